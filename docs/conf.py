@@ -67,7 +67,7 @@ def write_math(self: Any, node: Any) -> None:
 
     block = node.tagname == "math_block"
     formula = convert(node.astext(), display="block" if block else "inline")
-    self.body.append(f"<div class='math'>{formula}</div>" if block else formula)
+    self.body.append(f"<div class='math' style='margin: 0.6em 0'>{formula}</div>" if block else formula)
     raise SkipNode
 
 

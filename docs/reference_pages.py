@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are made from the code: commands from their help, settings from their declarations."""
+"""The pages of docs/reference made from the code: commands from their help, settings from their declarations."""
 
 from __future__ import annotations
 
@@ -83,14 +83,20 @@ def _shown(value: Any) -> str:
 
 def _table(rows: dict[str, tuple[str, str]]) -> str:
     lines = [f"| `{name}` | {value} | {doc.replace('|', chr(92) + '|')} |" for name, (value, doc) in rows.items()]
-    return "\n".join(["| setting | default (tiny · small · medium · large) | meaning and bounds |", "|---|---|---|", *lines, ""])
+    return "\n".join(
+        ["| setting | default (tiny · small · medium · large) | meaning and bounds |", "|---|---|---|", *lines, ""]
+    )
 
 
 def api_reference() -> str:
     """The public names of `regard`: functions, then classes."""
     functions = [name for name in regard.__all__ if isfunction(getattr(regard, name))]
     classes = [name for name in regard.__all__ if name not in functions]
-    parts = ["## Functions", *(f"```{{eval-rst}}\n.. autofunction:: regard.{name}\n```" for name in functions), "## Classes"]
+    parts = [
+        "## Functions",
+        *(f"```{{eval-rst}}\n.. autofunction:: regard.{name}\n```" for name in functions),
+        "## Classes",
+    ]
     for name in classes:
         members = "" if name in ("Model", "Cell", "Layer", "Comparison") else "   :members:\n"
         parts.append(f"```{{eval-rst}}\n.. autoclass:: regard.{name}\n{members}```")

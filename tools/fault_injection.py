@@ -481,10 +481,10 @@ def warm(works: list[Work]) -> None:
     from regard.cli import main as command
     from regard.comparison import language_task
     from regard.runs import run_report
-    from regard.text import cached_text as kept_text
+    from regard.text import cached_text
 
     torch.set_num_threads(1)
-    kept_text.WORTH = 0  # what is found out about these small corpora is kept in the cache, too
+    cached_text.MIN_CACHED_CHARACTERS = 0  # so that results for these small corpora are cached, too
     run_report.LONG = language_task.WRITTEN = 9  # tokens of the samples on a page, and to measure the speed of writing,
     language_task.SAMPLE = dict.fromkeys(language_task.SAMPLE, 9)  # which take more time than all that is saved
     fork_runs()

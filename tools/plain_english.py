@@ -1,4 +1,4 @@
-"""Plain English in README.md, docs/ and the other pages for users: `python tools/plain_english.py`, part of `make check`.
+"""Plain English in the pages for users: `python tools/plain_english.py`, part of `make check`.
 
 It finds the slips that can be found mechanically, each with the line and a better wording: position verbs for "is",
 "is no X", headless "what there is", British spelling, spaces inside numbers. Code, formulas and quotations in tables of
@@ -37,8 +37,8 @@ PATTERNS = {  # what is found → what to write
     r"\b(is|are) taken (off|up|as)\b": "removed, used",
     r"\bby itself\b": "separately, alone",
     r"(?<![\d.,-])\d{1,3}(?: \d{3})+(?!\d)": "10,000",
-    r"\b(optimis|initialis|normalis|recognis|tokenis|orthogonalis|summaris|organis|randomis|generalis|minimis)\w*": "-ize",
-    r"\b(colour|neighbour|behaviour|favour|licence|centre|catalogue|labelled|modelling|learnt|judgement)\w*": "American spelling",
+    r"\b(optim|initial|normal|recogn|token|orthogonal|summar|organ|random|general|minim)is(e|a|i)\w*": "-ize",
+    r"\b(colour|neighbour|behaviour|favour|licence|centre|catalogue|labelled|learnt|judgement)\w*": "American",
 }
 ALLOWED = (
     "stand for",

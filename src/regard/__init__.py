@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from regard.decoding.beam import Beam
     from regard.decoding.sampling import Sampling
     from regard.exchange.export_and_import import export, import_model
+    from regard.insight.interventions.changing import intervene
     from regard.insight.trace import Trace
     from regard.layers.cell import Cell
     from regard.layers.layer import Layer
@@ -67,6 +68,7 @@ _HOMES = {
     "density": "pooling",
     "export": "exchange.export_and_import",
     "import_model": "exchange.export_and_import",
+    "intervene": "insight.interventions.changing",
     "load": "runs.load",
     "resume": "runs.resume",
     "train": "runs.train",
@@ -74,7 +76,7 @@ _HOMES = {
 __all__ = [
     "Beam", "Cell", "ClassificationRun", "Comparison", "History", "Labelling", "LanguageRun", "Layer", "Model",
     "Prediction", "RegardError", "Run", "Sampling", "Trace", "Translation", "TranslationRun", "attention", "compare",
-    "density", "export", "import_model", "load", "resume", "train",
+    "density", "export", "import_model", "intervene", "load", "resume", "train",
 ]  # fmt: skip
 
 

@@ -41,8 +41,9 @@ def test_left_out_lines_and_more_lines_are_told_apart():
     assert not difference(step("…", "b 2", "…"), printed)
     assert "more is printed" in difference(step("a 1", "b 2"), printed)
     assert "d 4" in difference(step("a 1", "…", "d 4"), printed)
-    assert not difference(step("x", "y", "z", sampled=True), printed)
-    assert difference(step("x", sampled=True), printed)
+    assert not difference(step("x", sampled=True), printed)
+    assert difference(step("x", sampled=True), [])
+    assert difference(step(sampled=True), printed)
     assert difference(step("a 1"), [])
 
 
@@ -56,7 +57,8 @@ def test_steps_are_found_with_their_places(tmp_path, monkeypatch):
     monkeypatch.setattr(shown_outputs, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(
-        "```console\n$ one  # comment\nout\n$ two\n```\n\n<!-- sampled text -->\n```python\n>>> for x in y:\n...     x\n1\n```\n"
+        "```console\n$ one  # comment\nout\n$ two\n```\n\n"
+        "<!-- sampled text -->\n```python\n>>> for x in y:\n...     x\n1\n```\n"
         "<!-- recorded -->\n```console\n$ three\n```\n<!-- file: a.py -->\n```python\nx = 1\n```\n"
     )
     one, two, loop, file = steps(page)

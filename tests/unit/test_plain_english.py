@@ -33,7 +33,9 @@ def test_a_slip_is_found_with_its_line(page, sentence):
 
 
 def test_code_and_numbers_of_names_are_left_alone(page):
-    text = "# A page\n\n```console\n$ x\nit stands in 10 000\n```\n\n`goes on`, GPT-2 124M, 10,000 and $n = 10 000$ lines. There is no limit.\n"
+    text = (
+        "```console\n$ x\nit stands in 10 000\n```\n\n`goes on`, GPT-2 124M, $n = 10 000$ lines. There is no limit.\n"
+    )
     assert plain_english.slips(page(text)) == []
 
 

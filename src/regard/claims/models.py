@@ -42,7 +42,7 @@ def trained(
     read = open_corpus(data).checksum() if data == "pyref" else ""  # differs between Python versions
     made_of = f"{recipe.toml()}\n{digest('regard.runs.resume')}\n{torch.__version__}\n{read}"
     name = f"{system}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
-    folder = (store or kept()) / "models" / name
+    folder = (store or claims_cache()) / "models" / name
     with lock(folder.with_name(f".{folder.name}.lock")):
         if (folder / "done.json").exists():
             return load(folder, kind, device="cpu")
@@ -53,6 +53,6 @@ def trained(
         return run
 
 
-def kept() -> Path:
-    """Where results and models of claims are kept between runs."""
+def claims_cache() -> Path:
+    """The folder of cached results and models of claims."""
     return cache_folder() / "claims"

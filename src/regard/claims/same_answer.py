@@ -87,10 +87,7 @@ CLAIM = Claim(
     breaks="Without the mask a word sees those after it when all are read at once, and cannot when they are read one "
     "by one. In fp32 the two agree only up to rounding.",
     expected=(Expect(SAME, "at most", 1e-9, over="draws"), Expect(BARE, "at most", 1e-12, over="draws")),
-    control=(
-        Expect(CHEATED, "at least", 0.01, over="draws"),
-        Expect(UNMASKED, "at least", 0.01, over="draws"),
-    ),
+    control=(Expect(CHEATED, "at least", 0.01, over="draws"), Expect(UNMASKED, "at least", 0.01, over="draws")),
     experiment=experiment,
     quick_words="fewer draws",
     seeds=20,

@@ -18,7 +18,7 @@ from regard.cli.printing import print_prose
 
 if TYPE_CHECKING:
     from regard.claims.claim import Claim, Worked
-    from regard.claims.result import Result
+    from regard.claims.result import ClaimResult
 
 ONE_CLAIM = Group("One claim", sort_key=2)
 RECORD = "claims.json"  # beside report.html: the same results, for a program
@@ -136,7 +136,7 @@ def _check(folder: Path) -> None:
         raise RegardError(f"{folder} exists already and has no claims report: choose another --run.")
 
 
-def _write(folder: Path, results: Sequence[Result]) -> Path:
+def _write(folder: Path, results: Sequence[ClaimResult]) -> Path:
     import json
 
     from regard.base.writing import write_text
@@ -170,7 +170,7 @@ def _print_list(names: Sequence[str], as_json: bool) -> None:
     print_table(shown, headings)
 
 
-def _tell(result: Result) -> None:
+def _tell(result: ClaimResult) -> None:
     """A line of the log for each claim as it comes out."""
     from regard.report.progress import clock, say
 
@@ -197,7 +197,7 @@ def _print_worked(worked: Sequence[Worked]) -> None:
     print_table(rows, headings)
 
 
-def _print_result(result: Result) -> None:
+def _print_result(result: ClaimResult) -> None:
     """Everything that the verdict rests on, and what it looks like."""
     from regard.claims.finding_words import sentence_of
     from regard.claims.result import verdict_words
@@ -229,7 +229,7 @@ def _print_result(result: Result) -> None:
         print_table(result.table, {key: key for row in result.table for key in row})
 
 
-def _print_verdicts(results: Sequence[Result]) -> None:
+def _print_verdicts(results: Sequence[ClaimResult]) -> None:
     """Under each statement what decided, how the control came out, and how long it took."""
     from regard.claims.finding_words import sentence_of
     from regard.report.progress import clock
@@ -247,7 +247,7 @@ def _print_verdicts(results: Sequence[Result]) -> None:
         print_prose(" " * len(claim) + found, indent=" " * len(claim))
 
 
-def _print_origin(results: Sequence[Result], quick: bool, report: Path) -> None:
+def _print_origin(results: Sequence[ClaimResult], quick: bool, report: Path) -> None:
     """How many of each verdict; by which experiments; and what was not run now."""
     from regard.claims.documented_verdicts import documented_verdicts
     from regard.claims.verdict import SIGNS, tally

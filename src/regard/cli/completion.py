@@ -79,6 +79,6 @@ def install_completion(*, shell: Literal["bash", "zsh", "fish", "powershell"] | 
         print(app.install_completion(shell=shell))
     except ShellDetectionError:
         raise RegardError(
-            "Could not detect your shell: name it, as in `regard --install-completion --shell bash`."
+            "Could not detect your shell: pass --shell, as in regard --install-completion --shell bash."
         ) from None
     say("Open a new shell, and press Tab after regard.")

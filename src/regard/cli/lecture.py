@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.options import Json
 
 if TYPE_CHECKING:
-    from regard.learn.lectures import Entry, Found, Page
+    from regard.learn.lectures import Found, LectureEntry, Page
 
 
 def lecture(place: str | None = None, /, *, json: Json = False) -> None:
@@ -89,7 +89,7 @@ def _page(page: Page) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: LectureEntry) -> dict[str, Any]:
     return {
         "title": entry.title,
         "lines": [str(lines) for lines in entry.lines],

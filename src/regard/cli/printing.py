@@ -62,7 +62,7 @@ def print_quality(facts: dict[str, Any], as_json: bool) -> None:
         print_table(rows, columns, "By length of the source")
 
 
-MOST_COLUMNS = 12  # labels of a confusion table that fits a screen
+MAX_COLUMNS = 12  # labels of a confusion table that fits a screen
 MOST_MISTAKES = 20
 
 
@@ -83,7 +83,7 @@ def print_labels(facts: dict[str, Any], as_json: bool) -> None:
     print()
     print_table([{"label": label, **numbers} for label, numbers in labels.items()], columns, "By label")
     print()
-    if len(labels) <= MOST_COLUMNS:
+    if len(labels) <= MAX_COLUMNS:
         rows = [{"": gold, **{f"as {label}": row.get(label, 0) for label in labels}} for gold, row in table.items()]
         headings = {"": "", **{f"as {label}": label for label in labels}}
         print_table(rows, headings, "Confusion: a row for each true label, a column for each prediction")

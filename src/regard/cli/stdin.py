@@ -12,7 +12,7 @@ from threading import Thread
 from typing import BinaryIO
 
 from regard.base.errors import RegardError
-from regard.text.readers.lines import LONGEST_LINE, bounded_lines
+from regard.text.readers.lines import MAX_LINE_BYTES, bounded_lines
 from regard.text.readers.tables import split_fields
 
 NAME = "The input"
@@ -35,8 +35,8 @@ def stdin_text() -> str:
     for line in stdin_lines():
         lines.append(line)
         size += len(line) + 1
-        if size > LONGEST_LINE:
-            raise RegardError(f"{NAME} has more than {LONGEST_LINE >> 20} MiB, too much for one text: shorten it.")
+        if size > MAX_LINE_BYTES:
+            raise RegardError(f"{NAME} has more than {MAX_LINE_BYTES >> 20} MiB, too much for one text: shorten it.")
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 """Downloads known corpora: streamed, checked against their SHA-256, and cached only if complete.
 
-The SHA-256 is the catalogue's, or where the publisher changes a file, that of its first download."""
+The SHA-256 is the catalog's, or where the publisher changes a file, that of its first download."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if know
 BLOCK = 1 << 20
 SECONDS_OF_SILENCE = 30
 SLOW_BYTES, SLOW_SECONDS = 1 << 17, 60  # a server that sends less than this in that time is given up
-LARGEST = 1 << 29  # bytes of a download, and of what is unpacked from it; enwik8 has 100 million
+MAX_BYTES = 1 << 29  # of a download, packed and unpacked; enwik8 has 100 million
 
 
 def data_folders() -> list[Path]:
-    """Where corpora are looked for: $REGARD_DATA first, then the cache."""
+    """The folders searched for corpora: $REGARD_DATA first, then the cache."""
     chosen = os.environ.get("REGARD_DATA")
     return [*([Path(chosen)] if chosen else []), cache_folder() / "data"]
 
@@ -76,16 +76,16 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _record(path: Path) -> Path:
-    """Where the SHA-256 of a file is recorded whose publisher changes it now and then, by its first download."""
+    """The file with the SHA-256 of the first download, for files whose publisher changes them now and then."""
     return path.with_name(f"{path.name}.sha256")
 
 
 def _recorded(path: Path) -> str | None:
     try:
-        found = re.match(r"[0-9a-f]{64}\b", _record(path).read_text(encoding="ascii", errors="replace"))
+        match = re.match(r"[0-9a-f]{64}\b", _record(path).read_text(encoding="ascii", errors="replace"))
     except OSError:
         return None
-    return found[0] if found else None
+    return match[0] if match else None
 
 
 def _is_there(path: Path, sha256: str | None) -> bool:
@@ -111,21 +111,21 @@ def _download(file: File, url: str, path: Path, progress: Progress | None) -> No
                 _stream(url, archive, progress)
                 _unpack(archive, file.member, url, stream)
         stream.seek(0)
-        found = _sha256(stream)
-        if file.sha256 is not None and found != file.sha256:
+        digest = _sha256(stream)
+        if file.sha256 is not None and digest != file.sha256:
             raise RegardError(
-                f"{url} is not the genuine {file.name} (SHA-256 {found[:12]}…, not {file.sha256[:12]}…), "
-                f"so it was not kept; try again later or fetch it from elsewhere (REGARD_MIRROR)."
+                f"{url} is not the genuine {file.name} (SHA-256 {digest[:12]}…, not {file.sha256[:12]}…), "
+                f"so it was discarded; try again later or fetch it from elsewhere (REGARD_MIRROR)."
             )
-        if file.sha256 is None and (first := _recorded(path)) not in (None, found):
+        if file.sha256 is None and (first := _recorded(path)) not in (None, digest):
             raise RegardError(
-                f"{url} is not the {file.name} that was fetched first (SHA-256 {found[:12]}…, not {first[:12]}…), so "
-                "it was not kept: its publisher has changed it, or someone else has. To accept it, remove "
+                f"{url} is not the {file.name} that was fetched first (SHA-256 {digest[:12]}…, not {first[:12]}…), so "
+                "it was discarded: its publisher has changed it, or someone else has. To accept it, remove "
                 f"{_record(path)}."
             )
         if file.sha256 is None:  # before the file has its name: no file without a record
             with writing(_record(path)) as record:
-                record.write(f"{found}  {path.name}\n".encode())
+                record.write(f"{digest}  {path.name}\n".encode())
 
 
 def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
@@ -152,7 +152,7 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
         since = monotonic()
         while True:
             with network():
-                block = response.read1(BLOCK)  # returns what has arrived, so that a slow server is noticed
+                block = response.read1(BLOCK)  # returns the bytes received so far, so that a slow server is noticed
             if not block:
                 break
             done += len(block)
@@ -174,9 +174,9 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
 
 
 def _require_size(url: str, size: int) -> None:
-    if size > LARGEST:
+    if size > MAX_BYTES:
         raise RegardError(
-            f"{url} holds more than {LARGEST >> 20} MiB, which no corpus in the catalogue does, so it was not kept; "
+            f"{url} holds more than {MAX_BYTES >> 20} MiB, more than any corpus in the catalogue, so it was discarded; "
             "fetch it from elsewhere (REGARD_MIRROR)."
         )
 

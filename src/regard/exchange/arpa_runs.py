@@ -37,7 +37,7 @@ def write(run: LanguageRun, out: Path) -> None:
 
 
 def write_beside(run: LanguageRun, out: Path) -> str:
-    """Write the tokenizer into a file beside OUT, and return how to use both."""
+    """Write the tokenizer next to OUT, and return how to use both."""
     path, content = out.with_name(f"{out.name.removesuffix('.arpa')}.tokenizer.json"), run.tokenizer.json
     remove_partial_files(path.parent, of=path.name)  # while OUT is claimed
     if not (path.is_file() and path.read_bytes() == content.encode()):  # an earlier export of the run wrote it
@@ -48,14 +48,14 @@ def write_beside(run: LanguageRun, out: Path) -> str:
 
 
 def check(run: LanguageRun, out: Path) -> Parity:
-    """Let kenlm read the file and score the run's held-out lines."""
+    """Compare kenlm's scores of the run's held-out lines with Regard's."""
     try:
         import kenlm
     except ImportError:
         raise RegardError(f"{out} was written; to check it: pip install kenlm.") from None
     theirs, words, lines = kenlm.Model(str(out)), spell(run.tokenizer.tokens), texts(run, 64)
     scores = [theirs.score(" ".join(words[token] for token in run.tokenizer.encode(line))) for line in lines]
-    ours = [found.log_probability / log(10) for found in run.score(lines)]
+    ours = [score.log_probability / log(10) for score in run.score(lines)]
     return Parity(
         system=run.recipe.system,
         format="arpa",
@@ -90,7 +90,7 @@ def _tokenizer_of(tokens: list[str]) -> Tokenizer:
     if tokens[:2] != ["<eos>", "<unk>"]:
         raise RegardError(
             "The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer (an "
-            "export from Regard writes it beside the file, as NAME.tokenizer.json)."
+            "export from Regard writes it next to the file, as NAME.tokenizer.json)."
         )
     by_character = all(len(token) == 1 for token in tokens[2:])
     return Tokenizer.of_tokens(tokens, "char" if by_character else "word")

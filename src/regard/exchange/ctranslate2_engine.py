@@ -69,16 +69,16 @@ class CTranslate2Engine:
         return [self._hypotheses(waiting[n].result(), terms) for n in range(len(sources))]
 
     def _hypotheses(self, result: Any, terms: BeamConfig) -> list[Hypothesis]:
-        found = []
+        hypotheses = []
         for written, score in zip(result.hypotheses, result.scores, strict=True):
             tokens = [self.ids[symbol] for symbol in written]
             finished = bool(tokens) and tokens[-1] == terms.eos
-            found.append(Hypothesis(tokens, score * len(tokens) ** terms.length_penalty, score, finished))
-        found.sort(key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))  # as here, cut off ones last
-        return found[: terms.n_best]
+            hypotheses.append(Hypothesis(tokens, score * len(tokens) ** terms.length_penalty, score, finished))
+        hypotheses.sort(key=lambda one: (not one.finished, -one.score))  # as here, cut off ones last
+        return hypotheses[: terms.n_best]
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """log P of each token of the targets and of their <eos>; both sides without <eos>."""
         read = [[self.source[token] for token in tokens] for tokens in sources]
         written = [[self.target[token] for token in tokens] for tokens in targets]
-        return [found.log_probs for found in self.translator.score_batch(read, written, max_input_length=0)]
+        return [result.log_probs for result in self.translator.score_batch(read, written, max_input_length=0)]

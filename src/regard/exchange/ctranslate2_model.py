@@ -82,7 +82,7 @@ def specify(run: Any) -> Any:
 
 
 def translator_spec(model: Transformer, source: list[str], target: list[str], rows: int = ROWS) -> Any:
-    """Of a model whose vocabularies are these, by id."""
+    """The configuration of a model with these vocabularies, by id."""
     spec = TransformerSpec(*_encoder_decoder(model, rows))
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
@@ -129,7 +129,7 @@ def _decoder_alone(model: GPT) -> Any:
     alibi = settings.position == "alibi"
     if alibi and settings.heads & (settings.heads - 1):
         raise RegardError(
-            f"CTranslate2 has other ALiBi slopes where the heads are no power of two, so model.heads {settings.heads} "
+            f"CTranslate2 has other ALiBi slopes unless the heads are a power of two, so model.heads {settings.heads} "
             "with model.position alibi cannot be written."
         )
     decoder = TransformerDecoderSpec(
@@ -209,7 +209,7 @@ def _numbers(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy().copy()
 
 
-# -- the page beside it ----------------------------------------------------------------------------------------------
+# -- its README ------------------------------------------------------------------------------------------------------
 
 TRANSLATE = """\
 import ctranslate2
@@ -251,7 +251,7 @@ Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard 
 """
 
 
-# -- beside Regard ---------------------------------------------------------------------------------------------------
+# -- compared with Regard --------------------------------------------------------------------------------------------
 
 
 def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslate2Engine:
@@ -265,7 +265,7 @@ def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslat
 
 
 def _digest(run: TranslationRun, quantization: str) -> str:
-    """Of everything that a converted model is made from."""
+    """A digest of everything that determines the converted model."""
     digest = hashlib.blake2b(digest_size=16)
     for part in (ctranslate2.__version__, quantization, run.recipe.model, run.recipe.data.longest):
         digest.update(f"{part}\n".encode())
@@ -279,7 +279,7 @@ def _digest(run: TranslationRun, quantization: str) -> str:
 
 @torch.no_grad()
 def check(run: Any, out: Path, quantization: str = "float32") -> Parity:
-    """CTranslate2 beside Regard: log-probabilities of the same tokens, and the texts that both find best."""
+    """Compares CTranslate2 with Regard: log-probabilities of the same tokens, and the best texts of both."""
     program = f"CTranslate2 {ctranslate2.__version__}, {quantization}"
     if task_of(run).has_source:
         return Parity(run.recipe.system, "ctranslate2", program, *_compare_translations(run, out))
@@ -302,11 +302,11 @@ def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, s
     scores = engine.score(sources, [best.text_tokens for best in ours])
     largest = max(_largest(loss + np.asarray(score)) for loss, score in zip(losses, scores, strict=True))
     same = sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
-    found = f"{same} of {len(lines)} translations, beam 5"
+    sentence = f"{same} of {len(lines)} translations, beam 5"
     if references:
         written = [[run.tokenizer.decode(best.text_tokens).strip() for best in side] for side in (ours, theirs)]
-        found += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
-    return "log P of each token of our translations", largest, found
+        sentence += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
+    return "log P of each token of our translations", largest, sentence
 
 
 def _held_out(run: TranslationRun) -> tuple[list[str], list[str]]:

@@ -1,6 +1,6 @@
 """`regard export` and `regard import`: a run in another program's format, and the other way round.
 
-A format is one entry of FORMATS and one module, imported only when it is asked for. The module has
+A format is one entry of FORMATS and one module, imported only when it is needed. The module has
 
     write(run, out, **options)          `out` does not exist yet: a file or folder of another name, which becomes OUT
     check(run, out, **options)          optional: what the format's own program makes of it, as a `Parity`
@@ -33,7 +33,7 @@ class Format:
     what: str  # one line
     systems: tuple[str, ...] = ()  # that it takes; empty: every one
     networks: bool = False  # of every system but those that count
-    folder: bool = False  # what it writes: a folder, or one file
+    folder: bool = False  # the output: a folder, or one file
     options: Mapping[str, str] | None = None  # of `write`, each with a line of documentation
     opened: bool = True  # whether `write` takes the run that `load` opens; else its folder
     package: str = ""  # that is needed to write it, as pip names it; "" = none besides Regard's own
@@ -61,6 +61,16 @@ FORMATS: dict[str, Format] = {
         networks=True,
         folder=True,
         package="'regard[onnx]'",
+    ),
+    "page": Format(
+        "page_file",
+        "one HTML file that runs the model by itself in any browser",
+        options={
+            "weights": "fp32 (default), fp16 or int8: 8 bits per number",
+            "license": "stated on the page",
+            "scores": "no: do not measure it now",
+            "embed": "yes: a part that another page can include",
+        },
     ),
     "gguf": Format(
         "gguf_file",
@@ -92,7 +102,7 @@ def export(
     from regard.report.progress import say
     from regard.runs.store.facts import read_facts
 
-    read_facts(folder)  # what is no run is said first: the two may stand in the wrong order
+    read_facts(folder)  # this error comes first: RUN and OUT may be in the wrong order
     if out.exists() or out.is_symlink():
         raise RegardError(f"{out} exists already; remove it or choose another name.")
     run = _open(folder, to) if form.opened else folder
@@ -135,11 +145,11 @@ def _module(form: Format, to: str) -> Any:
         raise RegardError(f"--to {to} needs the package {missing.name}: pip install {form.package}.") from None
 
 
-READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json"}  # by how a file begins; any other is taken for ARPA
+READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json"}  # by a file's first bytes; any other file is read as ARPA
 
 
 def import_file(file: Path, run: Path | None = None, tokenizer_file: Path | None = None) -> Path:
-    """Make a run of another program's model: what it is, is seen from how it begins."""
+    """Make a run of another program's model; the first bytes decide its format."""
     if file.is_dir():
         module = "huggingface"
     else:

@@ -1,7 +1,7 @@
 """A run as one GGUF file, which llama.cpp and the programs built on it read: `gpt` as its GPT-2, `llama` as its Llama.
 
 The tokenizer is in the file too: GGUF knows byte pairs as GPT-2 has them, so runs with other tokens are refused. The
-boundary `<eos>` is put before every prompt. llama.cpp turns neighbouring components by rotary positions, where ours
+boundary `<eos>` is put before every prompt. llama.cpp turns neighboring components by rotary positions, where ours
 turns k and k + d/2, so queries and keys are put in that order.
 """
 
@@ -189,8 +189,8 @@ def check(run: LanguageRun, out: Path, **_: str) -> Parity:
 
 
 def _complete(server: Any, prompt: str | list[int], most: int, **more: Any) -> dict[str, Any]:
-    asked = {"prompt": prompt, "n_predict": most, "temperature": 0.0, "cache_prompt": False, **more}
-    (choice,) = server.handle_completions(asked)["choices"]
+    request = {"prompt": prompt, "n_predict": most, "temperature": 0.0, "cache_prompt": False, **more}
+    (choice,) = server.handle_completions(request)["choices"]
     return dict(choice)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.base.settings import MAX_LAYERS
-from regard.exchange.foreign_folder import Config, Weights
+from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.layers.blocks import RMS_EPSILON
 from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.llama import Llama, Settings
@@ -84,7 +84,7 @@ def as_huggingface(model: Llama, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Llama folder; what a `llama` cannot be is refused."""
+    """Our settings for a Llama folder; settings that `llama` does not have are refused."""
     config.must_be(rms_norm_eps=RMS_EPSILON, hidden_act="silu", attention_bias=False, mlp_bias=False, pretraining_tp=1)
     width, layers, heads = (config.number(f"{n}") for n in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
     if not 1 <= layers <= MAX_LAYERS:
@@ -117,7 +117,7 @@ def _check_rotation(config: Config) -> None:
         )
 
 
-def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
+def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
     """The state of our model from the tensors of theirs; rows of word vectors in their order."""
     weights.ignore(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
     state = {"embedding.table.weight": weights.take("embed_tokens.weight", vocabulary, settings.width)}

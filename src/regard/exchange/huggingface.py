@@ -22,7 +22,7 @@ from regard.base.writing import write_text
 from regard.decoding.beam import BEAM
 from regard.decoding.translate import longest_translation
 from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
-from regard.exchange.foreign_folder import Config, Weights
+from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
@@ -69,8 +69,7 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
-    """How Regard decodes, as far as their `generate` knows it: tokens that are never written, and for a translator its
-    beam."""
+    """Regard's decoding settings, as far as their `generate` has them: suppressed tokens, and a translator's beam."""
     boundary = run.tokenizer.eos
     common: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), boundary)
     if run.forbidden:
@@ -129,13 +128,13 @@ def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
 
 
 def _greedy_texts(run: Any, model: Any, tokenizer: Any) -> list[bool]:
-    """For each text, whether both write the same: translations, or the second half of a line."""
+    """For each text, whether both write the same translation, or the same continuation of its first half."""
     same = []
     for line in filter(str.strip, texts(run)):
         if task_of(run).has_source:
             most = longest_translation(len(run.source_tokenizer.encode(line)))
-            (found,) = run.translations([line], beam=1, length_penalty=0.0)
-            same.append(_theirs(model, tokenizer, line, most) == found[0].text)
+            (hypotheses,) = run.translations([line], beam=1, length_penalty=0.0)
+            same.append(_theirs(model, tokenizer, line, most) == hypotheses[0].text)
             continue
         prompt = line[: max(1, len(line) // 2)].rstrip()
         most = min(WRITTEN, run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt)))
@@ -172,7 +171,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
     training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
     recipe = compose(module.SYSTEM, "", {"data": data, "model": settings, "training": training})
-    state = module.state_in(config, Weights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
+    state = module.state_in(config, ForeignWeights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
     for name in BY_TOKEN:
         if name in state:
             state[name] = state[name][torch.tensor(order)]

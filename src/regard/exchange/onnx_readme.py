@@ -1,4 +1,4 @@
-"""The page beside exported ONNX graphs: a program that uses them with `onnxruntime` and `tokenizers` alone."""
+"""The README of exported ONNX graphs: a program that uses them with `onnxruntime` and `tokenizers` alone."""
 
 from __future__ import annotations
 

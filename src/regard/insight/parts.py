@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,22 +24,26 @@ IN_ATTENTION = ("decay", "write")  # gates of linear attention, one for each hea
 
 @dataclass
 class Inside:
-    """Arrays by name, as a Trace has them."""
+    """Tensors by name, rows first; `arrays` makes them what a Trace has."""
 
-    attention: dict[str, np.ndarray] = field(default_factory=dict)  # [heads, T, S]
-    hidden: dict[str, np.ndarray] = field(default_factory=dict)  # [T, D]
-    gates: dict[str, np.ndarray] = field(default_factory=dict)  # [T, D]
-    matrices: dict[str, np.ndarray] = field(default_factory=dict)  # [heads, features, D]
+    attention: dict[str, Any] = field(default_factory=dict)  # [R, heads, T, S]
+    hidden: dict[str, Any] = field(default_factory=dict)  # [R, T, D]
+    gates: dict[str, Any] = field(default_factory=dict)  # [R, T, D]
+    matrices: dict[str, Any] = field(default_factory=dict)  # [R, heads, features, D]
+
+    def arrays(self) -> Inside:
+        """The first row of each, as an array."""
+        return Inside(*({name: array(part) for name, part in kind.items()} for kind in vars(self).values()))
 
 
 def look_inside(parts: State) -> Inside:
-    """The inside of a language model or a decoder for one row of tokens."""
+    """The inside of a language model or a decoder."""
     found = Inside()
     _add_vectors(found, parts, ("embedding",), "")
     for name, layer in parts.get("layers", {}).items():
         _add_layer(found, f"layer/{name}", layer)
         if (weights := weights_of(layer)) is not None:
-            found.attention[f"{'average' if 'average' in layer else 'self'}/{name}"] = array(weights)
+            found.attention[f"{'average' if 'average' in layer else 'self'}/{name}"] = weights
     _add_vectors(found, parts, ("hidden",), "")
     return found
 
@@ -55,7 +60,7 @@ def look_inside_encoder(parts: State) -> Inside:
         if not ways:
             _add_layer(found, place, layer)
         if (weights := weights_of(layer)) is not None:
-            found.attention[place] = array(weights)
+            found.attention[place] = weights
     return found
 
 
@@ -70,20 +75,20 @@ def weights_of(layer: State) -> Tensor | None:
 
 def _add_layer(found: Inside, place: str, layer: State) -> None:
     if "hidden" in layer:
-        found.hidden[place] = array(layer["hidden"])
+        found.hidden[place] = layer["hidden"]
     for look in ("attention", "cross"):
         if isinstance(layer.get(look), dict) and "output" in layer[look]:
-            found.hidden[f"{place}/{look}"] = array(layer[look]["output"])
+            found.hidden[f"{place}/{look}"] = layer[look]["output"]
     inside = layer.get("attention", layer)
     if "matrix" in inside:
-        found.matrices[place] = array(inside["matrix"])
-        found.gates.update({f"{place}/{name}": array(inside[name]) for name in IN_ATTENTION if name in inside})
+        found.matrices[place] = inside["matrix"]
+        found.gates.update({f"{place}/{name}": inside[name] for name in IN_ATTENTION if name in inside})
     _add_vectors(found, layer, BESIDE, f"{place}/")
-    found.gates.update({f"{place}/{name}": array(gate) for name, gate in _gates(layer)})
+    found.gates.update({f"{place}/{name}": gate for name, gate in _gates(layer)})
 
 
 def _add_vectors(found: Inside, parts: State, names: tuple[str, ...], prefix: str) -> None:
-    found.hidden.update({prefix + name: array(parts[name]) for name in names if name in parts})
+    found.hidden.update({prefix + name: parts[name] for name in names if name in parts})
 
 
 def _gates(layer: State) -> Iterator[tuple[str, Tensor]]:

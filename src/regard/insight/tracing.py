@@ -69,7 +69,7 @@ def trace_language(
     tokens = torch.tensor([ids], device=model.device)
     with torch.no_grad():
         logits, parts, notes = _explain(model, tokens, None, system)
-    inside = look_inside(parts)
+    inside = look_inside(parts).arrays()
     facts = _predictions(logits, targets, tokenizer, top)
     if "answered" in parts:
         facts |= _counted(parts, logits, targets)
@@ -135,7 +135,7 @@ def trace_translation(
         encoded, source_parts = model.explain_encode(sources, None)
         logits, _, parts = model.explain(tokens, model.begin_from(encoded, sources, None))
         looked, aligned = model.attention(parts), model.alignment(parts)
-    inside, before = look_inside(parts), look_inside_encoder(source_parts)
+    inside, before = look_inside(parts).arrays(), look_inside_encoder(source_parts).arrays()
     facts = _predictions(logits[0], written, tokenizer, top)
     if gradients:
         facts |= _gradients(model, tokens, written, sources, system, notes)
@@ -189,7 +189,7 @@ def trace_classification(
         logits, _, _ = model.explain(tokens, model.begin_from(encoded, sources, None))
         among = logits[0].index_fill(-1, torch.tensor(labels.specials, device=logits.device), -torch.inf)
     best = int(among[0].argmax())
-    inside = look_inside_encoder(parts)
+    inside = look_inside_encoder(parts).arrays()
     notes: list[str] = []
     facts = _predictions(among, [truth], labels, min(top, len(labels.tokens) - len(labels.specials)))
     if gradients:

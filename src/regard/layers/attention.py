@@ -28,6 +28,7 @@ from regard.layers import cache
 from regard.layers.cache import visible
 from regard.layers.dropout import Dropout
 from regard.layers.layer import Layer
+from regard.layers.parts import note
 from regard.layers.position import Position
 from regard.layers.scores import named_score
 from regard.layers.state import Span, State
@@ -44,9 +45,9 @@ def attention_reference(
     """The same step by step, with its scores and weights [R, H, T, S], and what they come from."""
     scores = query @ keys.transpose(-2, -1) / query.size(-1) ** 0.5
     scores = scores if mask is None else scores + mask
-    weights = scores.softmax(dim=-1)  # each row of it sums to 1
+    weights = note("weights", scores.softmax(dim=-1))  # each row of it sums to 1
     parts: State = {"query": query, "keys": keys, "values": values, "scores": scores, "weights": weights}
-    return F.dropout(weights, dropout) @ values, parts
+    return note("heads", F.dropout(weights, dropout) @ values), parts
 
 
 def additive_mask(seen: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -272,7 +273,8 @@ class SelfAttention(Layer):
         keys, values, new = cache.remember(state, key, value, span)
         seen = visible(span.positions(x.size(1)), keys.size(2))
         parts = self.score.explain(query, keys, seen)  # weights [R, 1, T, S], each row of which sums to 1
-        context = F.dropout(parts["weights"], self.dropout, self.training) @ values
+        parts["weights"] = note("weights", parts["weights"])
+        context = note("heads", F.dropout(parts["weights"], self.dropout, self.training) @ values)
         return context[:, 0], new, {"query": query, "keys": keys, "values": values, **parts}
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

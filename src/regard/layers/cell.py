@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.layers.layer import Layer
+from regard.layers.parts import at_step, note
 from regard.layers.state import Span, State
 
 
@@ -112,11 +113,14 @@ def unroll(step: Callable[[Tensor, State], State], x: Tensor, state: State, span
     carried = {name: value.to(x.dtype) for name, value in state.items()}  # may come from a call in another precision
     steps: list[State] = []
     for t in range(x.size(1)):
+        at_step(t)
         new = step(x[:, t], carried)
+        new = {**new, **{name: note(name, new[name]) for name in carried}}  # a user's own step notes nothing itself
         if valid is not None:
             kept = {name: torch.where(valid[:, t, None], new[name], old) for name, old in carried.items()}
             new = {**new, **kept}
         steps.append(new)
         carried = {name: new[name] for name in carried}
+    at_step(None)
     parts: State = {name: torch.stack([new[name] for new in steps], dim=1) for name in steps[0]}
     return parts["hidden"], carried, parts

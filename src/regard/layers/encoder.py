@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.layers.blocks import EncoderBlock
 from regard.layers.cell import unroll
+from regard.layers.parts import inside, note
 from regard.layers.recurrent import elman, gru, lstm, set_forget_bias
 from regard.layers.state import Span, State
 
@@ -64,11 +65,14 @@ class RecurrentEncoder(nn.Module):
         parts: State = {}
         for layer in map(str, range(self.fused.num_layers)):
             x = F.dropout(x, self.fused.dropout, self.training) if last else x
-            ways = {way: self._unroll_layer(next(weights), x, lengths, way) for way in self.directions}
-            x = torch.cat([hidden for hidden, _, _ in ways.values()], dim=-1)
+            ways = {}
+            for way in self.directions:
+                with inside(f"{layer}/{way}"):
+                    ways[way] = self._unroll_layer(next(weights), x, lengths, way)
+            x = note(layer, torch.cat([hidden for hidden, _, _ in ways.values()], dim=-1))
             ends = [end for _, end, _ in ways.values()]
             last[layer] = {name: torch.cat([end[name] for end in ends], dim=-1) for name in self.memory}
-            parts[layer] = {way: inside for way, (_, _, inside) in ways.items()}
+            parts[layer] = {way: shown for way, (_, _, shown) in ways.items()}
         return x, last, parts
 
     def _unroll_layer(
@@ -84,7 +88,8 @@ class RecurrentEncoder(nn.Module):
         first = {name: x.new_zeros(x.size(0), self.fused.hidden_size) for name in self.memory}
         if way == "forward":
             return unroll(step, x, first, span)
-        hidden, end, parts = unroll(step, backwards(x, lengths), first, span)
+        with inside("", backwards=True):
+            hidden, end, parts = unroll(step, backwards(x, lengths), first, span)
         return backwards(hidden, lengths), end, {name: backwards(part, lengths) for name, part in parts.items()}
 
 
@@ -106,8 +111,10 @@ class TransformerEncoder(nn.Module):
         valid = real_columns(x, lengths)
         parts: State = {}
         for name, block in self.blocks.named_children():
-            x, inside = block.explain(x, valid)  # type: ignore[operator]  # ModuleList forgets what it holds
-            parts[name] = {**inside, "hidden": x}
+            with inside(name):
+                x, shown = block.explain(x, valid)  # type: ignore[operator]  # ModuleList forgets what it holds
+            x = note(name, x)
+            parts[name] = {**shown, "hidden": x}
         return self.finish(x), parts
 
 

@@ -36,6 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.attention import CausalSelfAttention
+from regard.layers.parts import note
 from regard.layers.scan import scan
 from regard.layers.state import Span, State
 
@@ -108,7 +109,7 @@ class LinearAttention(CausalSelfAttention):
         parts: State = {
             "matrix": self.closed(matrix)["matrix"],
             "decay": decay.exp().transpose(1, 2),  # [R, T, H]
-            "read": self.divide(read),  # what each head reads: [R, H, T, d]
+            "read": note("heads", self.divide(read)),  # what each head reads: [R, H, T, d]
         }
         if write is None:  # what each word of this call weighs; words of earlier calls are in the state alone
             parts["weights"] = (
@@ -116,7 +117,7 @@ class LinearAttention(CausalSelfAttention):
             )
         else:
             parts["write"] = write.transpose(1, 2)
-        return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix), parts
+        return self.join_heads(parts["read"].to(x.dtype)), self.closed(matrix), parts
 
     def prepare(self, x: Tensor, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
         """φ(q), φ(k) [R, H, T, m], values [R, H, T, d], log λ and β [R, H, T]. A padded column writes nothing."""

@@ -10,18 +10,21 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
+from regard.report.bundle_modules import bundle_modules
 from regard.report.colours import lab_module, lab_variables
-from regard.report.one_script import one_script
 
 STATIC = Path(__file__).parent.parent / "web" / "lab" / "static"
-SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # what a screen reader says
+SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # for screen readers
 
 
-def offline_page(title: str, body: str, *, styles: Sequence[str], entry: str = "", style: str = "") -> str:
-    """`body` is HTML. `styles` are files of the lab, `style` is further CSS; `entry`: the module that runs, if any."""
+def offline_page(
+    title: str, body: str, *, styles: Sequence[str], entry: str = "", style: str = "", sources: str = ""
+) -> str:
+    """`body` is HTML. `styles` are files of the lab, `style` is further CSS; `entry`: the module that runs, if any.
+    `sources` are further sentences of the content policy."""
     whole, program = style_of(*styles) + style, script_of(entry) if entry else ""
     runs = f"; script-src '{_hash(program)}'" if program else ""
-    policy = f"default-src 'none'; img-src data:; style-src '{_hash(whole)}'{runs}"
+    policy = f"default-src 'none'; img-src data:; style-src '{_hash(whole)}'{runs}{sources}"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -41,7 +44,13 @@ def script_of(entry: str) -> str:
     def read(name: str) -> str:
         return lab_module() if name == "colours" else (STATIC / f"{name}.js").read_text(encoding="utf-8")
 
-    return one_script(entry, read)
+    return _tight(bundle_modules(entry, read))
+
+
+def _tight(program: str) -> str:
+    """The program without lines that are comments, and without indentation: for a file that is mailed around."""
+    lines = (line.strip() for line in program.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _hash(text: str) -> str:

@@ -55,7 +55,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def progress(title: str, total: float | None = None, done: float = 0, unit: str = "") -> Iterator[Bar]:
-    """`total` None means unknown; `done` is where a resumed job starts; `unit` names what is counted, e.g. "s"."""
+    """`total` None means unknown; `done` is where a resumed job starts; `unit` is the unit, e.g. "s"."""
     title = harmless(title)
     if _still:
         yield _NoBar()
@@ -111,7 +111,7 @@ class _PlainBar:
         self.title, self.total, self.done, self.unit = title, total, done, unit
         self.began, self.first = time.monotonic(), done
         self.printed = self.began
-        self.rate_from: tuple[float, float] | None = None  # when the first line was shown, and what was done by then
+        self.rate_from: tuple[float, float] | None = None  # time of the first line, and progress at that time
         self.note = ""
 
     def advance(self, amount: float = 1, note: str = "") -> None:
@@ -144,8 +144,8 @@ class _PlainBar:
         parts = [f"{self.title} {f'{group_digits(self.done)}/' if self.total else ''}{counted}{unit}"]
         if self.note:
             parts.append(self.note)
-        # What came before the first line may have been a warm-up, and work may be done long before it is counted (the
-        # sentences of a batch): the rate is that of what came after.
+        # Work before the first line may have been a warm-up, and work may be done long before it is counted (the
+        # sentences of a batch): the rate is computed from the first line on.
         if self.total and self.rate_from and self.done - self.first >= ENOUGH * (self.total - self.first):
             since, before = self.rate_from
             left = self.total - self.done

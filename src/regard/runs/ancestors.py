@@ -28,8 +28,8 @@ from regard.runs.store.folder import open_recipe
 from regard.runs.tasks.task import task_of
 from regard.text.corpus import Corpus
 from regard.text.pairs import PairCorpus, Pairs
-from regard.text.readers.sources import Lines
-from regard.text.split import bare
+from regard.text.readers.sources import TextLines
+from regard.text.split import normalize_for_comparison
 from regard.training.checkpoint import load_tensors, save_tensors
 
 LINES = "lines"
@@ -124,10 +124,10 @@ def provenance(one: Mapping[str, Any]) -> str:
     return f"weights {one.get('weights')}, {'its text is unknown' if 'unknown' in one else text}"
 
 
-def digests(some: Lines | Pairs) -> Iterator[int]:
+def digests(some: TextLines | Pairs) -> Iterator[int]:
     """A digest of each line that is not blank; of each pair, up to case and punctuation."""
     if isinstance(some, Pairs):
-        sides = zip(bare(some.sources), bare(some.targets))
+        sides = zip(normalize_for_comparison(some.sources), normalize_for_comparison(some.targets))
         return (line_hash(f"{source}\n{target}") for source, target in sides if source or target)
     return (line_hash(line) for line in some if line.strip())
 
@@ -137,7 +137,7 @@ def trained_on(folder: Path, recipe: Recipe) -> Iterator[int]:
     return digests(task_of(recipe).trained_on(folder, recipe))
 
 
-def seen_in_training(folder: Path, recipe: Recipe, asked: Lines | Pairs) -> dict[str, Any]:
+def seen_in_training(folder: Path, recipe: Recipe, asked: TextLines | Pairs) -> dict[str, Any]:
     """How much of a text a run and its ancestors were trained on: a sentence, and the share where it can be known."""
     counts = Counter(digests(asked))
     ancestors, own, unknown = Ancestors(), set[int](), []

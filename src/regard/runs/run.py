@@ -29,7 +29,7 @@ from regard.runs.store.history import History, read_metrics
 from regard.systems.model import Model
 from regard.text.pairs import PairCorpus, Pairs, open_pairs, read_pairs
 from regard.text.readers.encodings import UTF8
-from regard.text.readers.sources import Lines
+from regard.text.readers.sources import TextLines
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are taken as they stand
@@ -121,7 +121,7 @@ class Run:
             self._engines[how] = build()
         return self._engines[how]
 
-    def _seen_in_training(self, asked: Lines | Pairs, *, own: bool) -> dict[str, Any]:
+    def _seen_in_training(self, asked: TextLines | Pairs, *, own: bool) -> dict[str, Any]:
         """How much of a text it was trained on; of its `own` held-out text a run says so if it started from another
         run, which may have been trained on it."""
         return {} if own and self.recipe.start is None else seen_in_training(self.folder, self.recipe, asked)

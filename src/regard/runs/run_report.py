@@ -79,8 +79,8 @@ def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapp
         title,
         REPORT_MARK,
         heading(title, 1),
-        paragraph(_finding(entries, evaluation) or _unmeasured(run), "finding"),
-        paragraph(_effort(run, facts, entries), "lead"),
+        paragraph(finding(entries, evaluation) or _unmeasured(run), "finding"),
+        paragraph(effort(run, facts, entries), "lead"),
         _score(evaluation) if evaluation else "",
         *_curves(run, entries),
         *_written(shown),
@@ -105,7 +105,7 @@ def _system(run: AnyRun) -> str:
 SCORES = ("bleu", "accuracy", "perplexity")  # the first of these that there is is the finding
 
 
-def _finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> str:
+def finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> str:
     if evaluation:
         key = next(key for key in SCORES if evaluation.get(key) is not None)
         return f"{_named(key)} on the {evaluation['split']} split: {_number(evaluation[key])}."
@@ -135,7 +135,7 @@ def _number(value: Any) -> str:
     return significant(float(score)) if is_number(score) else "–"
 
 
-def _effort(run: AnyRun, facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
+def effort(run: AnyRun, facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
     said = f"{group_digits(run.parameters)} parameters"
     if entries:
         last = entries[-1]

@@ -22,6 +22,7 @@ from regard.layers.attention import ScoredAttention
 from regard.layers.cell import unroll
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
+from regard.layers.parts import inside, note
 from regard.layers.recurrent import CELLS, Recurrent
 from regard.layers.scores import KERNELS, SCORES
 from regard.layers.state import Span, State, map_state, spread
@@ -69,8 +70,9 @@ class Bahdanau(Translator):
         return {"memory": memory, "last": last_states}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, last_states, parts = self.encoder.explain(vectors, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, last_states, parts = self.encoder.explain(vectors, lengths)
         return {"memory": memory, "last": last_states}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
@@ -101,15 +103,18 @@ class Bahdanau(Translator):
         return self._read_out(hidden, context, words), {"0": first, **new}
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        words = self.dropout(self.embedding(tokens, span))
+        words = note("embedding", self.dropout(self.embedding(tokens, span)))
         past, source = state["past"], state["source"]
-        if self.settings.feed:
-            hidden, first, parts = self.explain_look_and_step(words, past["0"], source, span)
-        else:
-            hidden, first, parts = self._first.explain(words, past["0"], span)
-            parts = {**parts, **self.look(hidden, source)}
+        with inside("layer/0"):
+            if self.settings.feed:
+                hidden, first, parts = self.explain_look_and_step(words, past["0"], source, span)
+            else:
+                hidden, first, parts = self._first.explain(words, past["0"], span)
+                parts = {**parts, **self.look(hidden, source)}
+                parts["context"] = note("context", parts["context"])
+        hidden = note("layer/0", hidden)
         hidden, new, upper = explain_through(self._upper, self.dropout, hidden, past, span)
-        shown = self._read_out(hidden, parts["context"], words)
+        shown = note("hidden", self._read_out(hidden, parts["context"], words))
         return shown, {"0": first, **new}, {"embedding": words, "layers": {"0": parts, **upper}, "hidden": shown}
 
     def look(self, queries: Tensor, source: State) -> State:
@@ -136,6 +141,7 @@ class Bahdanau(Translator):
         def step(word: Tensor, before: State) -> State:
             found = self.look(before["hidden"][:, None], source)
             found = {name: part[:, 0] for name, part in found.items()}
+            found["context"] = note("context", found["context"])
             return {**self._first.step(torch.cat([word, found["context"]], dim=-1), before), **found}
 
         return unroll(step, words, past, span)

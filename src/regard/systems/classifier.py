@@ -25,6 +25,7 @@ from regard.layers.attention import FullSelfAttention
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder, real_columns
+from regard.layers.parts import inside, note
 from regard.layers.position import at_input, in_attention
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State
@@ -105,14 +106,15 @@ class Classifier(Translator):
         return {"memory": memory, "whole": self._whole(memory, last, lengths)}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, last = vectors, None
-        parts: State = {}
-        if isinstance(self.encoder, RecurrentEncoder):
-            memory, last, parts = self.encoder.explain(vectors, lengths)
-        elif self.encoder is not None:
-            memory, parts = self.encoder.explain(vectors, lengths)
-        whole = self._whole(memory, last, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, last = vectors, None
+            parts: State = {}
+            if isinstance(self.encoder, RecurrentEncoder):
+                memory, last, parts = self.encoder.explain(vectors, lengths)
+            elif self.encoder is not None:
+                memory, parts = self.encoder.explain(vectors, lengths)
+        whole = note("hidden", self._whole(memory, last, lengths))
         return {"memory": memory, "whole": whole}, {"embedding": vectors, "layers": parts, "whole": whole}
 
     def _read(self, vectors: Tensor, lengths: Tensor | None) -> tuple[Tensor, State | None]:

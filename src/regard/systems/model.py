@@ -18,6 +18,7 @@ from regard.base.errors import RegardError
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
 from regard.layers.loss import negative_log_likelihood
+from regard.layers.parts import inside, note
 from regard.layers.state import Span, State, overwrite, span_of
 
 
@@ -305,14 +306,16 @@ class Stack(Model):
         return self.finish(x), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        x = self.entry(self.embedding(tokens, span))
+        x = note("embedding", self.entry(self.embedding(tokens, span)))
         parts: State = {"embedding": x, "layers": {}}
         past: State = {}
         for name, layer in self._named():
             x = self.between(x) if past else x
-            x, past[name], inside = layer.explain(x, state["past"][name], span)
-            parts["layers"][name] = {**inside, "hidden": x}  # its output, whatever else the layer shows
-        parts["hidden"] = self.finish(x)
+            with inside(f"layer/{name}"):
+                x, past[name], shown = layer.explain(x, state["past"][name], span)
+            x = note(f"layer/{name}", x)
+            parts["layers"][name] = {**shown, "hidden": x}  # its output, whatever else the layer shows
+        parts["hidden"] = note("hidden", self.finish(x))
         return parts["hidden"], past, parts
 
     def predict(self, hidden: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.settings import CheckedSettings, setting
+from regard.layers.parts import note
 from regard.layers.state import Span, State, last
 from regard.systems.kneser_ney import FALLBACK, Estimate, count_grams, kneser_ney, relative_frequencies
 from regard.systems.model import Model
@@ -203,7 +204,7 @@ class NGram(Model):
         for k, context in enumerate(hidden.unbind(-1), start=1):
             level, below = self.levels[k], self.levels[k - 1]
             name = self._child(k, context[..., None], every)
-            known = name != level.nothing
+            known = note(f"order/{k + 1}", name != level.nothing)
             weights.append(below.log_backoff[context])
             score = torch.where(known, level.log_probability[name], score + weights[-1][..., None])
             scores.append(score)

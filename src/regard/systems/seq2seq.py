@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, setting
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, backwards
+from regard.layers.parts import inside, note
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State, map_state, spread
 from regard.systems.translator import BY_CORPUS, Translator, explain_through, is_shared, rate, through
@@ -76,8 +77,10 @@ class Seq2Seq(Translator):
         return {"memory": self._order(memory, lengths), "last": last}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, last, layers = self.encoder.explain(self._order(vectors, lengths), lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+        with inside("encoder", backwards=self.settings.reverse):
+            memory, last, layers = self.encoder.explain(self._order(vectors, lengths), lengths)
         # In the source's order, not in reading order.
         layers = map_state(lambda part: self._order(part, lengths), layers)
         return {"memory": self._order(memory, lengths), "last": last}, {"embedding": vectors, "layers": layers}
@@ -98,7 +101,7 @@ class Seq2Seq(Translator):
         return self.readout(self.dropout(hidden)), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        words = self.embedding(tokens, span)
+        words = note("embedding", self.embedding(tokens, span))
         hidden, past, layers = explain_through(self.layers.named_children(), self.dropout, words, state["past"], span)
-        shown = self.readout(self.dropout(hidden))
+        shown = note("hidden", self.readout(self.dropout(hidden)))
         return shown, past, {"embedding": words, "layers": layers, "hidden": shown}

@@ -30,6 +30,7 @@ from regard.layers.blocks import (
 )
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import TransformerEncoder
+from regard.layers.parts import inside, note
 from regard.layers.position import POSITIONS, Learned, in_attention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import PositionSettings, check_heads
@@ -112,8 +113,9 @@ class Transformer(Translator):
         return {"memory": self.encoder(self._source_vectors(source), lengths)}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, parts = self.encoder.explain(vectors, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, parts = self.encoder.explain(vectors, lengths)
         return {"memory": memory}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
@@ -133,12 +135,14 @@ class Transformer(Translator):
         return self.finish(x), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
+        x, past, source = note("embedding", self.dropout(self.embedding(tokens, span))), {}, state["source"]
         parts: State = {"embedding": x, "layers": {}}
         for name, block in self.named_blocks():
-            x, past[name], inside = block.explain(x, state["past"][name], span, source[name], source["valid"])
-            parts["layers"][name] = {**inside, "hidden": x}
-        parts["hidden"] = self.finish(x)
+            with inside(f"layer/{name}"):
+                x, past[name], shown = block.explain(x, state["past"][name], span, source[name], source["valid"])
+            x = note(f"layer/{name}", x)
+            parts["layers"][name] = {**shown, "hidden": x}
+        parts["hidden"] = note("hidden", self.finish(x))
         return parts["hidden"], past, parts
 
     def attention(self, parts: State) -> dict[str, Tensor]:

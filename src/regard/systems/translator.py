@@ -19,6 +19,7 @@ from regard.base.errors import RegardError
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import real_columns
+from regard.layers.parts import inside, note
 from regard.layers.state import Span, State, map_state
 from regard.systems.model import Model
 
@@ -181,5 +182,7 @@ def explain_through(
     new: State = {}
     parts: State = {}
     for name, layer in layers:
-        x, new[name], parts[name] = layer.explain(dropout(x), past[name], span)  # type: ignore[operator]
+        with inside(f"layer/{name}"):
+            x, new[name], parts[name] = layer.explain(dropout(x), past[name], span)  # type: ignore[operator]
+        x = note(f"layer/{name}", x)
     return x, new, parts

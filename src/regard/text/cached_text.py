@@ -1,7 +1,7 @@
-"""What was found out about a text is kept in the cache: its vocabulary, its pairs as tokens, how far splits overlap.
+"""Results cached per text: its vocabulary, its pairs as tokens, and the overlap of its splits.
 
 The name of a file is a digest of the text and of everything that decides the result: the settings, the code of this
-package, the version of the tokenizers' library and of Python's Unicode tables. So nothing old is ever read.
+package, the version of the tokenizers' library and of Python's Unicode tables. So a stale result is never read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 Made = TypeVar("Made")
 FOLDER = "tokens"  # in the cache
-WORTH = 1 << 16  # characters: what is made of fewer takes less than a twentieth of a second
+MIN_CACHED_CHARACTERS = 1 << 16  # for fewer characters, computing takes less than 0.05 s
 
 
-def kept_of_text(
+def cached_for_text(
     what: str,
     size: int | None,
     key: Iterable[object],
@@ -32,8 +32,8 @@ def kept_of_text(
     dump: Callable[[Made], bytes],
     parse: Callable[[bytes], Made],
 ) -> Made:
-    """`make()`, or from the cache what it made of this text, known by `key`. `size`: characters; None = unknown."""
-    if size is not None and size < WORTH:
+    """The result of `make()`, cached under `key`. `size` is the text's number of characters; None: unknown."""
+    if size is not None and size < MIN_CACHED_CHARACTERS:
         return make()
     name = digest_of(what, _code_digest(), *map(str, key))
     return cached(FOLDER, f"{name}.{what}", make, dump, parse)
@@ -46,7 +46,7 @@ def _code_digest() -> str:
     return digest_of(tokenizers.__version__, unicodedata.unidata_version, *code)
 
 
-def kept_tokenizer(
+def cached_tokenizer(
     lines: Iterable[str],
     checksum: str,
     size: int | None,
@@ -56,8 +56,8 @@ def kept_tokenizer(
     normalise: str,
     pretokenised: bool,
 ) -> Tokenizer:
-    """`Tokenizer.train` on lines with this checksum and so many characters."""
-    return kept_of_text(
+    """`Tokenizer.train`, cached. `checksum` identifies the lines; `size` is their number of characters."""
+    return cached_for_text(
         "tokenizer",
         size,
         (checksum, kind, vocabulary, normalise, pretokenised),

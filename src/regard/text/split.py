@@ -22,14 +22,14 @@ import numpy as np
 from regard.base.numbers import group_digits, pluralize
 from regard.corpora.split import PARTS, line_hash
 
-HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training data and time for little precision
+MAX_HELD_OUT = 2000  # pairs of valid and of test: more would cost training data and time for little precision
 LABELS = 5  # least pairs per distinct text for a side to count as labels, which all splits must share
 
 
-def bare(texts: Sequence[str]) -> list[str]:
-    """Texts for comparing: composed (NFC), without case, punctuation and further spaces; of "?!" nothing is taken.
+def normalize_for_comparison(texts: Sequence[str]) -> list[str]:
+    """Texts for comparing: composed (NFC), without case, punctuation and extra spaces; "?!" stays as it is.
 
-    All at once, as one array of characters: a regular expression over each text takes ten times as long.
+    Works on one array of all characters: a regular expression over each text takes ten times as long.
     """
     joined = "\n".join(texts)
     folded = (joined if joined.isascii() else unicodedata.normalize("NFC", joined)).casefold()
@@ -50,7 +50,7 @@ def by_character(codes: np.ndarray, function: Callable[[str], int]) -> np.ndarra
 
 @dataclass(frozen=True)
 class PairOverlap:
-    """How many pairs of a held-out split have a source, a target, or both, that also occur in train."""
+    """The number of pairs of a held-out split whose source, target, or both, also occur in train."""
 
     split: str
     pairs: int
@@ -75,8 +75,8 @@ class PairOverlap:
 
 def count_pair_overlap(splits: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> list[PairOverlap]:
     """The overlap of each held-out split with train; a split is (sources, targets)."""
-    bared = {name: [bare(side) for side in sides] for name, sides in splits.items()}
-    sources, targets = bared.pop("train")
+    normalized = {name: [normalize_for_comparison(side) for side in sides] for name, sides in splits.items()}
+    sources, targets = normalized.pop("train")
     trained_sources, trained_targets = set(sources) - {""}, set(targets) - {""}
     both = set(zip(sources, targets)) - {("", "")}
     return [
@@ -87,7 +87,7 @@ def count_pair_overlap(splits: Mapping[str, tuple[Sequence[str], Sequence[str]]]
             sum(text in trained_targets for text in other),
             sum(pair in both for pair in zip(one, other)),
         )
-        for name, (one, other) in bared.items()
+        for name, (one, other) in normalized.items()
     ]
 
 
@@ -108,11 +108,11 @@ class Drawn:
 
 
 def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequence[str] = ("valid", "test")) -> Drawn:
-    """Draws whole groups by the hash of their smallest pair: 5 % of the pairs for each held-out split, at most 2 000.
+    """Draws whole groups by the hash of their smallest pair: 5 % of the pairs for each held-out split, at most 2,000.
 
     Large groups are trained on. Without two groups nothing can be held out: then everything is train.
     """
-    one, other = bare(sources), bare(targets)
+    one, other = normalize_for_comparison(sources), normalize_for_comparison(targets)
     labels = [are_labels(side) for side in (one, other)]
     if all(labels):  # nothing but repetitions
         labels = [False, False]
@@ -122,7 +122,7 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
     for number, pair in zip(group.tolist(), map("\n".join, zip(one, other))):
         smallest[number] = min(smallest[number] or pair, pair)
     hashes = list(map(line_hash, smallest))
-    wanted = max(1, min(len(one) // PARTS, HELD_OUT_MOST))
+    wanted = max(1, min(len(one) // PARTS, MAX_HELD_OUT))
     large = sizes > max(1, wanted // 10)
     candidates = sorted(range(count), key=lambda number: (sizes[number], hashes[number]))[:-1]  # train has the largest
     split = np.zeros(count, np.int64)
@@ -143,7 +143,7 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
 
 
 def _origin(splits: Mapping[str, np.ndarray], large: np.ndarray, labels: list[bool]) -> str:
-    """How they were drawn, in a sentence; `large`: the sizes of the large groups in train."""
+    """A sentence on how the splits were drawn; `large`: the sizes of the large groups in train."""
     shares = " and ".join(
         f"{pluralize(len(chosen), 'pair')} for {name}" for name, chosen in splits.items() if name != "train"
     )
@@ -151,7 +151,7 @@ def _origin(splits: Mapping[str, np.ndarray], large: np.ndarray, labels: list[bo
         labels[0], labels[1]
     ]
     sentence = (
-        f"Drawn by hash: {shares} (5 % each, at most {group_digits(HELD_OUT_MOST)}); pairs that share a "
+        f"Drawn by hash: {shares} (5 % each, at most {group_digits(MAX_HELD_OUT)}); pairs that share a "
         f"{what}, up to case and punctuation, share a split"
     )
     if any(labels):

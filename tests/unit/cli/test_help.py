@@ -46,7 +46,7 @@ def test_no_page_shows_an_empty_default_an_unnamed_type_or_an_argument_as_an_opt
 @pytest.mark.parametrize("words", PAGES)
 def test_every_option_is_explained(words):
     _, apps, _ = app.parse_commands(words.split())
-    shown = [argument for argument in apps[-1].assemble_argument_collection() if argument.show]
+    shown = [argument for argument in apps[-1].assemble_argument_collection(parse_docstring=True) if argument.show]
     assert shown
     assert not [argument.name for argument in shown if not argument.parameter.help]
 

@@ -9,7 +9,7 @@ from regard.base.locks import try_lock
 from regard.runs.compose import compose_recipe
 from regard.runs.prepare import open_data
 from regard.text import cached_text as kept_text
-from regard.text.cached_text import kept_of_text
+from regard.text.cached_text import cached_for_text
 from regard.text.pairs import open_pairs
 from regard.text.split import draw_pairs
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -21,7 +21,7 @@ SAID = [f"{thing} für {price} Münzen" for price in range(40) for thing in ("Da
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """An empty cache, in which even little is worth keeping."""
-    monkeypatch.setattr(kept_text, "WORTH", 0)
+    monkeypatch.setattr(kept_text, "MIN_CACHED_CHARACTERS", 0)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "tokens"
 
@@ -135,7 +135,7 @@ def test_another_text_setting_or_version_is_never_read_from_the_cache(monkeypatc
     others = [{}, {"kind": "word"}, {"vocabulary": None}, {"normalise": "none"}, {"pretokenised": True}]
 
     def learn(checksum="a text", **setting):
-        return kept_text.kept_tokenizer(SENTENCES, checksum, None, **base | setting)
+        return kept_text.cached_tokenizer(SENTENCES, checksum, None, **base | setting)
 
     for count, other in enumerate(others, 1):
         learn(**other)
@@ -153,7 +153,7 @@ def test_another_text_setting_or_version_is_never_read_from_the_cache(monkeypatc
 
 
 def keep(make):
-    return kept_of_text("overlap", None, ("x",), make, bytes, bytes)
+    return cached_for_text("overlap", None, ("x",), make, bytes, bytes)
 
 
 def test_while_another_process_writes_the_same_it_is_made_and_not_written(cache):
@@ -178,9 +178,9 @@ def test_what_a_killed_process_left_is_removed_and_an_error_of_the_making_is_rai
 
 
 def test_little_text_is_not_kept(cache, monkeypatch):
-    monkeypatch.setattr(kept_text, "WORTH", 100)
+    monkeypatch.setattr(kept_text, "MIN_CACHED_CHARACTERS", 100)
     for size, files in ((99, 0), (100, 1)):
-        kept_of_text("overlap", size, (), lambda: b"made", bytes, bytes)
+        cached_for_text("overlap", size, (), lambda: b"made", bytes, bytes)
         assert len(list(cache.iterdir()) if cache.exists() else []) == files
 
 

@@ -138,7 +138,7 @@ def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
     there = open_data(compose_recipe("transformer", data="phrasebook", size="medium", settings=settings))
     facts = there.cut().facts(there.recipe)
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
-    monkeypatch.setattr(resolve, "memory_of", lambda device: ROOM)
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
     after, notes = resolve.resolve(there.recipe, facts)
     assert before.training.batch_tokens < after.training.batch_tokens <= FULL_STEP
     assert f"steps of {group_digits(after.training.batch_tokens)} tokens, which fill this GPU" in "".join(notes)
@@ -151,7 +151,7 @@ def test_labels_have_no_filled_steps(tmp_path, monkeypatch):
     there = open_data(recipe)
     facts = there.cut().facts(there.recipe)
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
-    monkeypatch.setattr(resolve, "memory_of", lambda device: ROOM)
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
     after, notes = resolve.resolve(there.recipe, facts)
     assert after.training.batch_tokens <= recipe.training.batch_tokens
     assert "fill this GPU" not in "".join(notes)

@@ -14,7 +14,7 @@ from regard.text.check.check_pairs import check_pairs
 from regard.text.check.check_text import check_text
 from regard.text.corpus import open_corpus
 from regard.text.pairs import is_pairs, open_pairs, read_pairs
-from regard.text.readers.lines import LONGEST_LINE
+from regard.text.readers.lines import MAX_LINE_BYTES
 from regard.text.readers.pair_files import find_pair_files, holds_pairs
 
 PAIRS = [(f"Nina vitabu {n}.", f"I have {n} books, and {n + 1} pens.") for n in range(2, 42)]
@@ -266,7 +266,7 @@ def test_a_memory_that_is_wrong_is_refused(tmp_path, content, said):
 
 
 def test_a_sentence_without_end_is_refused(tmp_path):
-    huge = tmx([{"sw": "x" * (LONGEST_LINE + 10), "en": "y"}])
+    huge = tmx([{"sw": "x" * (MAX_LINE_BYTES + 10), "en": "y"}])
     assert "more than 4 MiB" in refusal(write(tmp_path / "m.tmx", huge))
 
 
@@ -487,7 +487,7 @@ def test_blanks_are_read_in_linear_time(tmp_path):
 
 
 def test_a_line_without_end_is_refused(tmp_path):
-    path = write(tmp_path / "long.txt", b"word " * (LONGEST_LINE // 5 + 10) + b"\nshort\n")
+    path = write(tmp_path / "long.txt", b"word " * (MAX_LINE_BYTES // 5 + 10) + b"\nshort\n")
     assert "a line of more than 4 MiB" in text_refusal(path)
     assert "a line of more than 4 MiB" in refusal(path.rename(tmp_path / "long.tsv"))
 

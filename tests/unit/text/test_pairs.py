@@ -122,7 +122,7 @@ def test_languages_that_are_not_said_or_not_there_are_asked_for(tmp_path):
 def test_half_a_split_is_refused(tmp_path):
     parallel(tmp_path, "train", ENOUGH)
     write(tmp_path / "valid.de", ["allein"])
-    assert "valid.de' has no valid file in 'en' beside it" in refusal(tmp_path, source="de", target="en")
+    assert "valid.de' has no valid file in 'en' next to it" in refusal(tmp_path, source="de", target="en")
 
 
 def test_any_ending_is_a_language_if_the_user_says_so(tmp_path):

@@ -402,7 +402,7 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):
 
 def test_a_file_that_is_too_large_for_a_tokenizer_is_not_read(tmp_path, monkeypatch):
     assert tokenizer_module.MAX_FILE_BYTES == 256 << 20
-    monkeypatch.setattr(tokenizer_module, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(tokenizer_module, "MAX_FILE_BYTES", 1 << 20)
     path = tmp_path / "tokenizer.json"
     path.write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(RegardError, match="has more than 1 MiB"):
@@ -495,8 +495,8 @@ def test_smaller_ones_are_refused(arguments):
 
 def test_byte_pairs_have_a_largest_default(monkeypatch):
     assert (vocabulary.MAX_BPE_SYMBOLS, vocabulary.CHARACTERS_PER_SYMBOL) == (8000, 200)
-    monkeypatch.setattr(tokenizer_module, "MAX_BPE_SYMBOLS", 260)
-    monkeypatch.setattr(tokenizer_module, "CHARACTERS_PER_SYMBOL", 1)
+    monkeypatch.setattr(vocabulary, "MAX_BPE_SYMBOLS", 260)
+    monkeypatch.setattr(vocabulary, "CHARACTERS_PER_SYMBOL", 1)
     assert Tokenizer.train(TEXT * 3, "bpe").vocabulary == 260
     rare = Tokenizer.train(["abab", "cd"], "bpe", 400)
     assert rare.tokens[257:] == ["ab"]  # what occurs once is not merged

@@ -57,7 +57,7 @@ class PairTask(Task):
     def trained_on(self, folder: Path, recipe: Recipe) -> Pairs:
         """Pairs that were dropped, since a side was empty or too long, were not trained on."""
         from regard.runs.store.folder import open_tokenizers
-        from regard.text.tokenizers.pair_tokens import kept_token_pairs
+        from regard.text.tokenizers.pair_tokens import cached_token_pairs
 
         pairs, tokenizers, data = (
             self.corpus_of(folder, recipe).splits["train"],
@@ -65,7 +65,7 @@ class PairTask(Task):
             recipe.data,
         )
         assert tokenizers.source is not None
-        cut = kept_token_pairs(
+        cut = cached_token_pairs(
             self.data.encode, pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
         )
         return pairs.take(cut.kept)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.systems.model import Model
     from regard.text.corpus import Corpus
     from regard.text.pairs import PairCorpus, Pairs
-    from regard.text.readers.sources import Lines
+    from regard.text.readers.sources import TextLines
     from regard.text.tokenizers.tokenizer import Tokenizer
 
 
@@ -73,7 +73,7 @@ class Task(ABC):
         """The corpus as tokens."""
 
     @abstractmethod
-    def trained_on(self, folder: Path, recipe: Recipe) -> Lines | Pairs:
+    def trained_on(self, folder: Path, recipe: Recipe) -> TextLines | Pairs:
         """The lines or pairs that a run was trained on, if its corpus is unchanged."""
 
     # -- runs ----------------------------------------------------------------------------------------------------------

@@ -118,9 +118,9 @@ def _sorted(pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray
 
 
 def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
-    """Where batches start in the order, and its end; each has as many rows as fit.
+    """The start of each batch in the order, and the end of the order; each batch has as many rows as fit.
 
-    Only BPE-dropout can make a single pair larger than the budget; it then has a batch of its own.
+    Only BPE-dropout can make a single pair larger than the budget; it is then a batch by itself.
     """
     bounds, start = [0], 0
     longest_source = longest_target = 1  # <eos>
@@ -147,7 +147,7 @@ def _halved(bounds: np.ndarray, steps: int) -> np.ndarray:
 def pair_batches_in_order(pairs: TokenPairs, batch_tokens: int) -> Iterator[tuple[PairBatch, np.ndarray]]:
     """All pairs for evaluation, in batches of similar lengths: each batch, and the indices [N] of its pairs.
 
-    A pair that is larger than `batch_tokens` has a batch of its own.
+    A pair that is larger than `batch_tokens` is a batch alone.
     """
     order = _sorted(pairs, None)
     for start, stop in pairwise(_cut(pairs, order, batch_tokens)):

@@ -19,11 +19,12 @@ import numpy as np
 from regard.text.batches.pair_batches import PairBatch, PairBatches, side_by_side
 from regard.text.tokenizers.pair_tokens import TokenPairs
 
-GRIDS = {180.0: (8, 4), 40.0: (4, 4), 0.0: (4, 2)}  # from so many seconds on: lengths of targets, of sources for each
+# minimum training seconds: (target lengths, source lengths for each)
+GRIDS = {180.0: (8, 4), 40.0: (4, 4), 0.0: (4, 2)}
 
 
 def grid_for(seconds: float = math.inf) -> tuple[int, int]:
-    """How many lengths of targets, and of sources for each of those, suit a training that takes so long."""
+    """The number of target lengths, and of source lengths for each, for a training of this many seconds."""
     return next(grid for least, grid in GRIDS.items() if seconds >= least)
 
 
@@ -51,11 +52,11 @@ class ShapedPairBatches(PairBatches):
 
     @classmethod
     def of(cls, batches: PairBatches, seconds: float = math.inf) -> ShapedPairBatches:
-        """The same pairs, in few shapes, for a training that takes so many seconds."""
+        """The same pairs in few shapes, for a training of `seconds`."""
         return cls(batches._plain, batches._budget, batches._seed, epochs=batches._epochs, seconds=seconds)
 
     def _order(self, pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray:
-        """Cell by cell, alternately up and down so that neighbours are similar; random within a cell."""
+        """Cell by cell, alternately up and down so that neighbors are similar; random within a cell."""
         strip, source, target = self._cells(pairs)
         tie = np.arange(len(pairs)) if random is None else random.permutation(len(pairs))
         return np.lexsort([tie, target, np.where(strip % 2, -source, source), strip])

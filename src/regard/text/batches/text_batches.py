@@ -75,8 +75,8 @@ class Windows:
 
 
 class _Pages:
-    """Releases the pages of a memory-mapped file after reading, so that a text of any size needs little memory. What is
-    read again comes from the system's cache."""
+    """Releases the pages of a memory-mapped file after reading, so that a text of any size needs little memory. A
+    second read comes from the system's cache."""
 
     def __init__(self, ids: np.ndarray) -> None:
         self._map = getattr(ids, "_mmap", None) if hasattr(mmap, "MADV_DONTNEED") else None
@@ -119,7 +119,7 @@ def segment_batches(
 
 
 def _segment_bounds(count: int, length: int, overlap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where each segment starts, where it starts to count, and where it stops."""
+    """For each segment its start, the first scored position, and its end."""
     if not 0 <= overlap < length:
         raise ValueError(f"overlap {overlap} must be at least 0 and less than length {length}")
     firsts = np.concatenate([[0], np.arange(length, count, length - overlap)])

@@ -27,7 +27,7 @@ from regard.text.readers.columns import Wanted
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.lines import why_not_utf8
 from regard.text.readers.pair_files import PairSource, find_pair_files, open_pair_source
-from regard.text.split import PairOverlap, are_labels, bare, by_character, count_pair_overlap
+from regard.text.split import PairOverlap, are_labels, by_character, count_pair_overlap, normalize_for_comparison
 
 BUCKETS = 1 << 18  # into which letter triples are hashed
 EVIDENCE = 6.0  # nats by which a pair must be likelier with its sides exchanged
@@ -59,7 +59,7 @@ class PairFileReport:
     source: SideReport
     target: SideReport
     length_ratio: float  # median of target characters per source character
-    random_leak: PairOverlap  # what a random split of 5 % would share with the rest
+    random_leak: PairOverlap  # the overlap that a random split of 5 % would have
     findings: tuple[Oddity, ...]
     labels: Mapping[str, int]  # lines of each target, the commonest first, where targets are labels; else empty
     refused: str = ""  # the sentence with which training would stop
@@ -100,9 +100,9 @@ class _Columns:
         self._undecodable, self.blank = "", 0
         self.sources: list[str] = []
         self.targets: list[str] = []
-        self.lines: list[int] = []  # where each pair stands
-        self.found: PairSource = open_pair_source(paths, wanted, self._note_byte)
-        for number, source, target in self.found.rows(self._note):
+        self.lines: list[int] = []  # line of each pair
+        self.opened: PairSource = open_pair_source(paths, wanted, self._note_byte)
+        for number, source, target in self.opened.rows(self._note):
             if source or target:
                 self.sources.append(source)
                 self.targets.append(target)
@@ -119,8 +119,8 @@ class _Columns:
     def _note(self, what: str, number: int) -> None:
         self._odd.setdefault(what, [0, number])[0] += 1
 
-    def _note_where(self, what: str, found: np.ndarray) -> None:
-        if len(places := np.flatnonzero(found)):
+    def _note_where(self, what: str, where: np.ndarray) -> None:
+        if len(places := np.flatnonzero(where)):
             self._odd[what] = [len(places), self.lines[places[0]]]
 
     def report(self) -> PairFileReport:
@@ -128,7 +128,7 @@ class _Columns:
         lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in sides]
         words = [np.fromiter((len(find_words(text)) for text in side), np.int64, len(side)) for side in sides]
         letters = [_Letters(side) for side in sides]
-        bared = [bare(side) for side in sides]
+        normalized = [normalize_for_comparison(side) for side in sides]
         pair_hashes = np.fromiter(map(line_hash, map("\n".join, zip(*sides))), np.uint64, len(self.lines))
         for what, pattern in ODDITIES.items():
             if what != "tabs":
@@ -143,11 +143,13 @@ class _Columns:
         repeated = np.ones(len(pair_hashes), bool)
         repeated[np.unique(pair_hashes, return_index=True)[1]] = False
         self._note_where("exact duplicates of an earlier pair", repeated)
-        reports = [self._side(letters[k].script, lengths[k], words[k], bared[k], bared[1 - k]) for k in range(2)]
+        reports = [
+            self._side(letters[k].script, lengths[k], words[k], normalized[k], normalized[1 - k]) for k in range(2)
+        ]
         usual = "ASCII" if all(text.isascii() for side in sides for text in side) else "UTF-8"
-        encoding = usual if self.found.encoding.startswith("UTF-8") else self.found.encoding
+        encoding = usual if self.opened.encoding.startswith("UTF-8") else self.opened.encoding
         return PairFileReport(
-            found=self.found.sentence,
+            found=self.opened.sentence,
             encoding="not UTF-8" if self._undecodable else encoding,
             pairs=len(self.lines),
             blank_lines=self.blank,
@@ -155,10 +157,10 @@ class _Columns:
             source=reports[0],
             target=reports[1],
             length_ratio=ratio,
-            random_leak=_random_leak(*bared),
+            random_leak=_random_leak(*normalized),
             findings=tuple(Oddity(what, lines, first) for what, (lines, first) in sorted(self._odd.items())),
             labels=dict(Counter(self.targets).most_common()) if labelled else {},
-            refused=next(filter(None, map(why_not_utf8, self.found.paths)), "") if self._undecodable else "",
+            refused=next(filter(None, map(why_not_utf8, self.opened.paths)), "") if self._undecodable else "",
         )
 
     def _note_lengths(self, lengths: Sequence[np.ndarray]) -> float:
@@ -196,12 +198,12 @@ def _contains(pattern: re.Pattern[str], *sides: Sequence[str]) -> np.ndarray:
 
 def _random_leak(sources: Sequence[str], targets: Sequence[str]) -> PairOverlap:
     """The overlap that a random split would have, with one pair in twenty held out."""
-    held = np.random.Generator(np.random.Philox(0)).random(len(sources)) * PARTS < 1
-    held[0] |= not held.any()
+    held_out = np.random.Generator(np.random.Philox(0)).random(len(sources)) * PARTS < 1
+    held_out[0] |= not held_out.any()
     pairs = list(zip(sources, targets))
-    known = [pair for pair, out in zip(pairs, held) if not out]
+    known = [pair for pair, out in zip(pairs, held_out) if not out]
     trained_sources, trained_targets = {one for one, _ in known}, {other for _, other in known}
-    both, chosen = set(known), [pair for pair, out in zip(pairs, held) if out]
+    both, chosen = set(known), [pair for pair, out in zip(pairs, held_out) if out]
     return PairOverlap(
         "a random test split",
         len(chosen),
@@ -259,7 +261,7 @@ def swapped(source: _Letters, target: _Letters) -> np.ndarray:
     sides = [source.triples(), target.triples()]
     counts = [np.bincount(bucket, minlength=BUCKETS).astype(np.float64) for bucket, _ in sides]
     totals = [max(1.0, count.sum()) for count in counts]
-    fits = []  # log-odds of each side for the column that it stands in
+    fits = []  # log-odds of each side for its own column
     for own, (bucket, line) in enumerate(sides):
         here = np.log((np.maximum(counts[own] - 1, 0) + 0.5) / totals[own])
         there = np.log((counts[1 - own] + 0.5) / totals[1 - own])

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
-from regard.corpora.split import Draw, line_hash
+from regard.corpora.split import HashSplit, line_hash
 from regard.text.corpus import Overlap, count_overlap, split_files
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.lines import BOM, bounded_lines, encoding_of, read_head, reading_text, why_not_utf8
@@ -57,7 +57,7 @@ class FileReport:
     duplicate_lines: int  # that repeat an earlier line, blank ones aside
     line_lengths: Mapping[str, int]  # characters: median, 90 %, 99 %, longest
     longest_line: int  # its number
-    unknown_rate: float | None  # share of held-out words outside the 10 000 most frequent; None: nothing held out
+    unknown_rate: float | None  # share of held-out words outside the 10,000 most frequent; None: nothing held out
     oddities: tuple[Oddity, ...]
     refused: str = ""  # the sentence with which training would stop
 
@@ -96,13 +96,13 @@ class _Survey:
     """One pass over a text; words on lines that `open_corpus` would hold out are counted separately."""
 
     def __init__(self, text: Source):
-        self.text, self._draw = text, Draw()
+        self.text, self._draw = text, HashSplit()
         self.kept: Counter[str] = Counter()
         self.held_out: Counter[str] = Counter()
         self._lengths, self._hashes = array("Q"), array("Q")
         self._odd: dict[str, list[int]] = {}  # what: number of lines, first line
         self._bytes, self._plain_ends, self._blank, self._ascii, self._mark = 0, 0, 0, True, False
-        if isinstance(text, FileLines):  # reads bytes: what is not UTF-8 is counted, not refused
+        if isinstance(text, FileLines):  # reads bytes: lines that are not UTF-8 are counted, not refused
             with reading_text(text.path, text.encoding) as stream:
                 for number, raw in enumerate(bounded_lines(stream, repr(str(text.path))), 1):
                     self._read(number, raw)
@@ -143,7 +143,7 @@ class _Survey:
         self._odd.setdefault(what, [0, number])[0] += 1
 
     def report(self, train: Counter[str], held_out: Counter[str] | None) -> FileReport:
-        count = Counter if UNK in train else _count_words  # a text with <unk> is already tokenised
+        count = Counter if UNK in train else _count_words  # a text with <unk> is already tokenized
         words = count(self.kept + self.held_out)
         lengths = np.asarray(self._lengths)
         quantiles = np.quantile(lengths, [0.5, 0.9, 0.99, 1], method="higher").astype(int).tolist()
@@ -170,7 +170,7 @@ class _Survey:
 
 
 def _count_words(pieces: Counter[str]) -> Counter[str]:
-    """Counts of the words in counted pieces of text that stood between spaces."""
+    """Word counts from counts of pieces between spaces."""
     words: Counter[str] = Counter()
     for piece, times in pieces.items():
         for start, end in find_words(piece):

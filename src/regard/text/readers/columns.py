@@ -1,7 +1,7 @@
-"""Which columns of a table are read: those that the user names, or those that the table leaves no doubt about.
+"""Chooses the columns of a table: those that the user names, or the only candidates.
 
 `--data.columns` names or numbers (from 1) the columns. Without it, if the file leaves them open, an error lists the
-columns and the first row: Regard never guesses, and so never trains on line numbers.
+columns and the first row: Regard does not guess, so it never trains on line numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from regard.base.errors import RegardError
 from regard.base.settings import closest
 from regard.text.readers.encodings import UTF8
-from regard.text.readers.tables import BY_ROWS, Table, split_names
+from regard.text.readers.tables import BY_ROWS, TextTable, split_names
 
 PAIR_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("text", "label"), ("sentence", "label"))
 TEXT_NAMES = ("text", "content", "sentence")
@@ -41,28 +41,28 @@ class Wanted:
         return ("", "") if not self.columns and (one + other).isdecimal() else (one, other)
 
 
-def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
+def pair_columns(table: TextTable, wanted: Wanted) -> tuple[int, int]:
     """The columns of source and target: the requested ones, those of the languages, the usual ones, or the only two."""
     if columns := wanted.columns:
-        asked = split_names(columns)
-        if len(asked) != 2:
+        names_given = split_names(columns)
+        if len(names_given) != 2:
             raise _ask(table, f"pairs need two columns, not {columns!r}", 2)
-        one, other = (_find(table, name) for name in asked)
+        one, other = (_find(table, name) for name in names_given)
         if one is None or other is None:
-            raise _ask(table, _no_column(table, asked[one is not None]), 2)
+            raise _ask(table, _no_column(table, names_given[one is not None]), 2)
         if one == other:
             raise _ask(table, f"{columns!r} is one column twice", 2)
         return one, other
     usual = split_names(wanted.usual) if len(table.columns) == 2 or wanted.usual != "1,2" else []
     for names in ((wanted.source, wanted.target), usual, *PAIR_NAMES):
-        found = [number for name in names if name and (number := _find(table, name)) is not None]
-        if len(set(found)) == 2:
-            return found[0], found[1]
+        pair = [number for name in names if name and (number := _find(table, name)) is not None]
+        if len(set(pair)) == 2:
+            return pair[0], pair[1]
     candidates = list(range(len(table.columns)))
     inside = [number for number in candidates if "." in table.columns[number]]  # translation.de, translation.en
     if len(inside) == 2 and len({table.columns[number].rpartition(".")[0] for number in inside}) == 1:
         candidates = inside
-    while len(candidates) > 2 and table.kind in BY_ROWS and _says_nothing(table, candidates[-1]):
+    while len(candidates) > 2 and table.kind in BY_ROWS and _is_constant(table, candidates[-1]):
         candidates.pop()
     coded = [_is_code(table, column) for column in candidates]
     if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates) and sum(coded) != 1:
@@ -75,24 +75,24 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
     raise _ask(table, "which is the source and which the target is not known", 2)
 
 
-def text_column(table: Table, columns: str = "", *, usual: str = "") -> int:
+def text_column(table: TextTable, columns: str = "", *, usual: str = "") -> int:
     """The column that a language model reads: the requested one, the one called text, or the only one."""
     if columns:
         if len(wanted := split_names(columns)) != 1:
             raise _ask(table, f"a language model reads one column, not {columns!r}", 1)
-        found = _find(table, wanted[0])
-        if found is None:
+        number = _find(table, wanted[0])
+        if number is None:
             raise _ask(table, _no_column(table, wanted[0]), 1)
-        return found
+        return number
     for name in (*split_names(usual), *TEXT_NAMES):
-        if (found := _find(table, name)) is not None and (name != "1" or len(table.columns) == 1):
-            return found
+        if (number := _find(table, name)) is not None and (name != "1" or len(table.columns) == 1):
+            return number
     if len(table.columns) == 1:
         return 0
     raise _ask(table, "which of them is the text is not known", 1)
 
 
-def _find(table: Table, wanted: str) -> int | None:
+def _find(table: TextTable, wanted: str) -> int | None:
     """A column by its name, its number, its language (en-US by en) or the last part of its name (translation.de)."""
     word = wanted.casefold()
     names = [name.casefold() for name in table.columns]
@@ -108,14 +108,14 @@ def _find(table: Table, wanted: str) -> int | None:
     return None
 
 
-def _says_nothing(table: Table, column: int) -> bool:
-    """Is a column the same in all rows, such as a licence, or an attribution?"""
+def _is_constant(table: TextTable, column: int) -> bool:
+    """True for a column that is the same in all rows, such as a license, or an attribution."""
     fields = [row[column] for row in table.sample if len(row) > column]
     return (len(fields) > 1 and len(set(fields)) == 1) or all(map(ATTRIBUTION.search, fields))
 
 
-def _numbers_rows(table: Table, column: int) -> bool:
-    """Whether a column counts or identifies the rows."""
+def _numbers_rows(table: TextTable, column: int) -> bool:
+    """True for a column that numbers or identifies the rows."""
     name = table.columns[column].casefold()
     if name in NUMBER_NAMES or re.search(r"[\s_-]ids?$", name):
         return True
@@ -126,8 +126,8 @@ def _numbers_rows(table: Table, column: int) -> bool:
     return [int(text) for text in fields] == list(range(first, first + len(fields)))
 
 
-def _is_code(table: Table, column: int) -> bool:
-    """Whether a column has another number in each row, and the same around it: s-017, s-018, …"""
+def _is_code(table: TextTable, column: int) -> bool:
+    """True for a column whose fields differ only in a number: s-017, s-018, …"""
     fields = [row[column].strip() for row in table.sample if len(row) > column]
     around = {re.sub(r"\d+", "0", text) for text in fields}
     if len(fields) < 3 or len(around) > 1 or len({*fields}) < len(fields):
@@ -135,7 +135,7 @@ def _is_code(table: Table, column: int) -> bool:
     return not fields[0].isdecimal() and bool(CODE.fullmatch(fields[0]))
 
 
-def _prose(table: Table, column: int) -> int:
+def _prose(table: TextTable, column: int) -> int:
     """The number of rows in which a column looks like text: with letters, and not like a number or an identifier."""
     if _numbers_rows(table, column):
         return 0
@@ -143,12 +143,12 @@ def _prose(table: Table, column: int) -> int:
     return sum(any(map(str.isalpha, text)) and not CODE.fullmatch(text) for text in fields)
 
 
-def _no_column(table: Table, name: str) -> str:
+def _no_column(table: TextTable, name: str) -> str:
     near = closest(name, table.columns)
     return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
-def _ask(table: Table, why: str, count: int) -> RegardError:
+def _ask(table: TextTable, why: str, count: int) -> RegardError:
     def shown(number: int, name: str) -> str:
         text = table.sample[0][number] if table.sample and number < len(table.sample[0]) else ""
         sample = repr(text if len(text) <= 20 else f"{text[:19]}…")

@@ -29,7 +29,7 @@ CANDIDATES = {  # in this order where they fit equally well
     "cp1256": "ARABIC",
 }
 WORD = re.compile(r"[^\W\d_]+")
-WRONG = re.compile(  # what a wrong encoding shows
+WRONG = re.compile(  # characters that a wrong encoding produces
     r"(?<=[^\W\d_])[^\w\s'’·.,:;/\u0591-\u05c7\u3000-\u303f\uff00-\uff65-](?=[^\W\d_])"  # a sign within a word
     r"|(?<![\u0590-\u05ff])[\u0591-\u05c7]"  # a vowel point without its letter
     r"|[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff]"  # characters for control and for private use
@@ -41,10 +41,10 @@ COMMON_HAN = frozenset("的一是不了在人有我他这這个個们們中来�
 def check_encoding(name: str) -> str:
     """The name if Python knows a text encoding of files by it."""
     try:
-        found = codecs.lookup(name)
+        codec = codecs.lookup(name)
     except (LookupError, ValueError):
-        found = None
-    if found is None or not found._is_text_encoding or found.name.replace("-", "_") in NOT_OF_FILES:
+        codec = None
+    if codec is None or not codec._is_text_encoding or codec.name.replace("-", "_") in NOT_OF_FILES:
         raise RegardError(
             f"There is no text encoding {name!r}; data.encoding is utf-8, or for example cp1252 (Excel on Windows), "
             "cp1251, shift_jis, gb18030 or utf-16-le."

@@ -19,11 +19,11 @@ from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizers.engine import EOS, UNK
-from regard.text.tokenizers.pair_tokens import LONGEST, TokenPairs, encode_pairs
+from regard.text.tokenizers.pair_tokens import MAX_PAIR_TOKENS, TokenPairs, encode_pairs
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-MOST_LABELS = 1000  # more than this are not labels
-FEW = 10  # a file of few lines may have this many
+MAX_LABELS = 1000  # more than this are not labels
+FEW_LABELS = 10  # a file of few lines may have this many
 
 
 def clean(label: str) -> str:
@@ -53,7 +53,7 @@ def learn_labels(corpus: PairCorpus) -> Tokenizer:
 
 
 def _are_labels(different: int, lines: int) -> bool:
-    return different <= MOST_LABELS and (different <= FEW or 2 * different <= lines)
+    return different <= MAX_LABELS and (different <= FEW_LABELS or 2 * different <= lines)
 
 
 def label_numbers(labels: Tokenizer) -> dict[str, int]:
@@ -66,14 +66,14 @@ def encode_labelled(
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     *,
-    longest: int = LONGEST,
+    longest: int = MAX_PAIR_TOKENS,
     truncate: bool = False,
 ) -> TokenPairs:
     """The ids of all lines that have a text and a label; a target is its label alone, with no `<eos>` after it."""
-    found = encode_pairs(pairs, source_tokenizer, target_tokenizer, longest=longest, truncate=truncate)
-    target = numbers_of([pairs.targets[index] for index in found.kept], target_tokenizer)
+    encoded = encode_pairs(pairs, source_tokenizer, target_tokenizer, longest=longest, truncate=truncate)
+    target = numbers_of([pairs.targets[index] for index in encoded.kept], target_tokenizer)
     unknown = int(np.count_nonzero(target == target_tokenizer.unk))
-    return replace(found, target=target, target_offsets=np.arange(len(target) + 1), unknown=unknown)
+    return replace(encoded, target=target, target_offsets=np.arange(len(target) + 1), unknown=unknown)
 
 
 def numbers_of(texts: Sequence[str], labels: Tokenizer) -> np.ndarray:

@@ -24,8 +24,8 @@ WIDE = {  # in this order: the mark of UTF-16 begins that of UTF-32
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-LOOK = 1 << 16  # bytes that are read at once; by the first of them a binary file is recognised
-LONGEST_LINE = 1 << 22
+LOOK = 1 << 16  # bytes that are read at once; by the first of them a binary file is recognized
+MAX_LINE_BYTES = 1 << 22
 Undecodable = Callable[[int, int], None]  # line, byte
 
 
@@ -49,12 +49,12 @@ def read_head(path: Path) -> bytes:
 def encoding_name(path: Path, encoding: str = UTF8) -> str:
     """`encoding_of` a file's first bytes, or "not UTF-8"."""
     head = read_head(path)
-    found = encoding_of(head, encoding)
+    name = encoding_of(head, encoding)
     try:
-        codecs.getincrementaldecoder(UTF8)().decode(head if found.startswith("UTF-8") else b"")
+        codecs.getincrementaldecoder(UTF8)().decode(head if name.startswith("UTF-8") else b"")
     except UnicodeDecodeError:
         return "not UTF-8"
-    return found
+    return name
 
 
 @contextmanager
@@ -107,23 +107,18 @@ def skip_to(stream: BinaryIO, offset: int) -> None:
 
 def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """The lines of a stream with their ends; `name` is what an error calls it."""
-    read = partial(stream.readline, LONGEST_LINE + 1)
+    read = partial(stream.readline, MAX_LINE_BYTES + 1)
     for number, raw in enumerate(iter(read, b""), 1):
-        if len(raw) > LONGEST_LINE:
+        if len(raw) > MAX_LINE_BYTES:
             raise RegardError(
-                f"{name} has a line of more than {LONGEST_LINE >> 20} MiB, line {number} from where reading "
+                f"{name} has a line of more than {MAX_LINE_BYTES >> 20} MiB, line {number} from where reading "
                 "began; put one sentence or paragraph on each line (for example with `fold -s -w 1000`)."
             )
         yield raw
 
 
 def read_lines(
-    path: Path,
-    start: int = 0,
-    stop: int | None = None,
-    undecodable: Undecodable | None = None,
-    *,
-    encoding: str = UTF8,
+    path: Path, start: int = 0, stop: int | None = None, undecodable: Undecodable | None = None, *, encoding: str = UTF8
 ) -> Iterator[str]:
     """The lines of a text file that begin in [start, stop), without line ends (LF or CR LF) and byte-order mark.
 
@@ -163,11 +158,11 @@ def why_not_utf8(path: Path) -> str:
             offset += len(raw)
         else:
             return ""
-    said = f"{str(path)!r} is not UTF-8 text: {where};"
+    problem = f"{str(path)!r} is not UTF-8 text: {where};"
     if not likely:
-        return f"{said} name its encoding with --data.encoding, or save it as UTF-8."
+        return f"{problem} name its encoding with --data.encoding, or save it as UTF-8."
     excel = ", as Excel saves" if likely == "cp1252" else ""
-    return f"{said} it is probably {likely}{excel}: add --data.encoding {likely}, or save it as UTF-8."
+    return f"{problem} it is probably {likely}{excel}: add --data.encoding {likely}, or save it as UTF-8."
 
 
 DOCUMENTS = {  # how they begin
@@ -178,7 +173,7 @@ DOCUMENTS = {  # how they begin
 }
 
 
-def refuse_what_is_no_text(path: Path, encoding: str = UTF8) -> None:
+def require_text_file(path: Path, encoding: str = UTF8) -> None:
     if not path.is_file():
         raise RegardError(f"{str(path)!r} is neither a file nor a folder; give a text file.")
     head = read_head(path)

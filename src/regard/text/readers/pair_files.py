@@ -1,10 +1,10 @@
 """Files of sentence pairs: finding them under a path, and reading them.
 
 pairs.tsv                        source⇥target; any table of `tables.py`: .csv, .tmx, .xlf, .jsonl, .parquet, …
-corpus/train.tsv, valid.tsv, …   the same with splits of their own
+corpus/train.tsv, valid.tsv, …   the same, already split
 corpus/train.de, train.en, …     parallel (Moses) files: line n of one is the translation of line n of the other
 corpus/train                     two such files alone
-corpus/train/data-0….arrow       a Hugging Face dataset as it lies on the disk, or its train-0….parquet files
+corpus/train/data-0….arrow       a Hugging Face dataset as it is stored on disk, or its train-0….parquet files
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from regard.base.numbers import group_digits, pluralize
 from regard.text.corpus import SPLITS, entries, is_named, says, shards, unknown_corpus
 from regard.text.readers.columns import Wanted, pair_columns
 from regard.text.readers.encodings import UTF8
-from regard.text.readers.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
-from regard.text.readers.tables import BINARY, KINDS, Problem, Table, has_tabs, kind_of, open_table
+from regard.text.readers.lines import encoding_of, read_head, read_lines, require_text_file, unpacked_name
+from regard.text.readers.tables import BINARY, KINDS, Problem, TextTable, has_tabs, kind_of, open_table
 
 TABBED = ("", ".txt", ".text", ".tab")  # suffixes of files that are tables if they have tabs
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
@@ -31,7 +31,7 @@ NO_LANGUAGE = {"txt", "raw", "md", "py", "gz", "zst", "zip", "log", "xml", "sgm"
 
 
 def holds_pairs(path: Path) -> bool:
-    """Whether there are pairs under this path."""
+    """True if there are pairs at this path."""
     if path.is_dir():
         parts = shards(path).get("train", ())
         return "train" in _tables(path) or len(_parallel(path).get("train", {})) > 1 or any(map(is_table, parts[:1]))
@@ -56,16 +56,16 @@ def find_pair_files(path: Path, source: str = "", target: str = "") -> dict[str,
 
 def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[Path, ...]]:
     tables, files = _tables(folder), _parallel(folder)
-    asked = [code for code in (source, target) if code]
-    if "train" in tables and not (asked and len(files.get("train", {})) > 1):
+    requested = [code for code in (source, target) if code]
+    if "train" in tables and not (requested and len(files.get("train", {})) > 1):
         return {split: (path,) for split, path in tables.items()}
-    exact = _parallel(folder, asked) if len(asked) == 2 and source != target else {}
+    exact = _parallel(folder, requested) if len(requested) == 2 and source != target else {}
     if len(exact.get("train", {})) == 2:
-        for split, found in exact.items():
-            if len(found) == 1:
-                (path,), (missing,) = found.values(), set(asked) - found.keys()
+        for split, sides in exact.items():
+            if len(sides) == 1:
+                (path,), (missing,) = sides.values(), set(requested) - sides.keys()
                 raise RegardError(
-                    f"{str(path)!r} has no {split} file in {missing!r} beside it; add that, or remove this."
+                    f"{str(path)!r} has no {split} file in {missing!r} next to it; add one, or remove this file."
                 )
         return {split: (exact[split][source], exact[split][target]) for split in SPLITS if split in exact}
     if len(files.get("train", {})) > 1:
@@ -80,7 +80,7 @@ def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[P
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is a table of pairs: by its name, or because its first line has a tab."""
+    """True if a file is a table of pairs: by its name, or because its first line has a tab."""
     suffix = unpacked_name(path).suffix.lower()
     if suffix not in KINDS:
         return suffix in TABBED and path.is_file() and (bool(kind_of(path)) or has_tabs(path))
@@ -108,9 +108,9 @@ def _beside(path: Path) -> dict[str, Path]:
     return {plain.suffix[1:]: file for plain, file in named if plain.stem == path.name and plain.suffix}
 
 
-def _which_languages(where: str, found: Iterable[str], source: str, target: str) -> RegardError:
-    languages = sorted(filter(_is_language, found))
-    if missing := [code for code in (source, target) if code and code not in found]:
+def _which_languages(where: str, codes: Iterable[str], source: str, target: str) -> RegardError:
+    languages = sorted(filter(_is_language, codes))
+    if missing := [code for code in (source, target) if code and code not in codes]:
         return RegardError(f"{where!r} has no training file in {missing[0]!r}; it has {', '.join(languages)}.")
     first, second = languages[:2]
     return RegardError(
@@ -129,22 +129,22 @@ def _only(split: str, folder: Path, files: Sequence[Path]) -> Path:
 def _tables(folder: Path) -> dict[str, Path]:
     """The files with tabs of a folder by split: train.tsv, dev.tsv.gz, …"""
     tables = [path for path in entries(folder) if path.is_file() and is_table(path)]
-    found = {split: [path for path in tables if says(split, unpacked_name(path).stem)] for split in SPLITS}
-    return {split: _only(split, folder, files) for split, files in found.items() if files}
+    by_split = {split: [path for path in tables if says(split, unpacked_name(path).stem)] for split in SPLITS}
+    return {split: _only(split, folder, files) for split, files in by_split.items() if files}
 
 
 def _parallel(folder: Path, wanted: Sequence[str] = ()) -> dict[str, dict[str, Path]]:
     """The parallel files of a folder by split and language: train.de, val.en.gz, test_2016_flickr.de, …"""
-    found: dict[str, dict[str, list[Path]]] = {}
+    by_split: dict[str, dict[str, list[Path]]] = {}
     for path in entries(folder):
         code = unpacked_name(path).suffix[1:]
         language = code in wanted if wanted else _is_language(code)
         for split in SPLITS:
             if language and path.is_file() and says(split, unpacked_name(path).stem):
-                found.setdefault(split, {}).setdefault(code, []).append(path)
+                by_split.setdefault(split, {}).setdefault(code, []).append(path)
     return {
         split: {code: _only(f"{code} {split}", folder, files) for code, files in languages.items()}
-        for split, languages in found.items()
+        for split, languages in by_split.items()
     }
 
 
@@ -153,7 +153,7 @@ class PairSource:
     """The pairs of one table, or of two parallel files, and facts about them."""
 
     paths: tuple[Path, ...]
-    table: Table | None  # None: parallel files
+    table: TextTable | None  # None: parallel files
     chosen: tuple[int, int] = (0, 1)
     undecodable: Callable[[int, int], None] | None = field(default=None, repr=False)
     given: str = UTF8  # the encoding of files without a byte-order mark
@@ -226,7 +226,7 @@ class PairSource:
             raise RegardError(
                 f"{str(one)!r} has {group_digits(len(sources))} lines and {str(other)!r} "
                 f"{group_digits(len(targets))}; line n of one must be the translation of line n of the other: find "
-                "the line where they part."
+                "the first line where they stop matching."
             )
         yield from zip(count(1), sources, targets)
 
@@ -244,33 +244,33 @@ def _too_few_fields(path: Path) -> Problem:
 def open_pair_source(
     paths: Sequence[Path], wanted: Wanted, undecodable: Callable[[int, int], None] | None = None
 ) -> PairSource:
-    """Opens the files of a split and recognises their format."""
+    """Opens the files of a split and recognizes their format."""
     if len(paths) == 2 and kind_of(paths[0]) not in BINARY:
         for path in paths:
-            refuse_what_is_no_text(path, wanted.encoding)
+            require_text_file(path, wanted.encoding)
         return PairSource(tuple(paths), None, undecodable=undecodable, given=wanted.encoding)
     columns = wanted.columns or wanted.usual
     table = open_table(paths, wanted.header, columns, undecodable, encoding=wanted.encoding)
     return PairSource(tuple(paths), table, pair_columns(table, wanted), given=wanted.encoding)
 
 
-def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]]:
-    """Sources, targets, and sentences about what was left out. Blank lines are; an empty side is kept."""
+def read_pair_source(opened: PairSource) -> tuple[list[str], list[str], list[str]]:
+    """Sources, targets, and notes on skipped lines. Blank lines are skipped; pairs with one empty side are not."""
     sources, targets, blank = [], [], 0
     too_long: list[int] = []
-    for _, source, target in found.rows(too_long=too_long.append):
+    for _, source, target in opened.rows(too_long=too_long.append):
         if source or target:
             sources.append(source)
             targets.append(target)
         else:
             blank += 1
-    units = found.table is not None and found.table.kind.startswith(("TMX", "XLIFF"))
+    units = opened.table is not None and opened.table.kind.startswith(("TMX", "XLIFF"))
     passed = pluralize(blank, "unit") + " without both languages" if units else pluralize(blank, "blank line")
     were = "was" if blank == 1 else "were"
-    about = [f"{passed} of {found.paths[0].name} {were} passed over."] if blank else []
-    if too_long and found.table is not None:
-        lines, width = pluralize(len(too_long), "line"), pluralize(len(found.table.columns), "field")
+    about = [f"{passed} of {opened.paths[0].name} {were} passed over."] if blank else []
+    if too_long and opened.table is not None:
+        lines, width = pluralize(len(too_long), "line"), pluralize(len(opened.table.columns), "field")
         has = "has" if len(too_long) == 1 else "have"
-        where = f"{lines} of {found.paths[0].name} {has} more than {width}, first line {too_long[0]}"
+        where = f"{lines} of {opened.paths[0].name} {has} more than {width}, first line {too_long[0]}"
         about.append(f"{where}: what follows them was not read.")
     return sources, targets, about

@@ -1,4 +1,4 @@
-"""Where the lines of a language model come from: memory, a file, a column of a table, many files."""
+"""Sources of lines for a language model: memory, a file, a column of a table, many files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from regard.base.numbers import group_digits, pluralize
 from regard.base.reading import PACKED, reading
-from regard.corpora.split import PARTS, Draw
+from regard.corpora.split import PARTS, HashSplit
 from regard.text.readers.columns import text_column
 from regard.text.readers.encodings import UTF8, is_utf8
-from regard.text.readers.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text
-from regard.text.readers.tables import BINARY, Table, kind_of, open_table
+from regard.text.readers.lines import encoding_of, read_head, read_lines, require_text_file
+from regard.text.readers.tables import BINARY, TextTable, kind_of, open_table
 
 
-class Lines(ABC):
+class TextLines(ABC):
     """Lines of text, without line ends, that can be read repeatedly."""
 
     @property
@@ -36,7 +36,7 @@ class Lines(ABC):
 
 
 @dataclass(frozen=True)
-class GivenLines(Lines):
+class GivenLines(TextLines):
     """Lines in memory."""
 
     lines: tuple[str, ...] = field(repr=False)
@@ -52,7 +52,7 @@ class GivenLines(Lines):
         return hashlib.blake2b("\n".join((*self.lines, "")).encode(), digest_size=16).hexdigest()
 
 
-class Source(Lines):
+class Source(TextLines):
     """Lines of one or several files."""
 
     paths: tuple[Path, ...]
@@ -68,7 +68,7 @@ class Source(Lines):
 
     @abstractmethod
     def content(self) -> str:
-        """A digest of what is read."""
+        """A digest of the text."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class ManyFiles(Source):
 class TableLines(Source):
     """A column of a table; fields of several lines are joined into one."""
 
-    table: Table
+    table: TextTable
     chosen: int
 
     @property
@@ -170,11 +170,11 @@ class TableLines(Source):
 
 
 @dataclass(frozen=True)
-class DrawnLines(Lines):
+class DrawnLines(TextLines):
     """The lines of a text that were drawn for one split; blank lines stay with the line before them."""
 
     text: Source
-    draw: Draw
+    draw: HashSplit
     split: str
 
     @property
@@ -204,11 +204,11 @@ def open_text(
     path, kind = paths[0], kind_of(paths[0])
     if kind in BINARY or (len(paths) == 1 and (kind or columns)):
         if not kind:
-            refuse_what_is_no_text(path, encoding)
+            require_text_file(path, encoding)
         table = open_table(paths, header, columns or usual, encoding=encoding)
         return TableLines(table, text_column(table, columns, usual=usual))
     for part in paths:
-        refuse_what_is_no_text(part, encoding)
+        require_text_file(part, encoding)
     return FileLines(path, encoding=encoding) if len(paths) == 1 else ManyFiles(tuple(paths), encoding)
 
 

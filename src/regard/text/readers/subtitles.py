@@ -5,8 +5,8 @@
     <i>The cat sees                       text: its lines are one sentence, broken for the screen
     the house.</i>                        a blank line ends the cue
 
-A line that begins with a dash, or in WebVTT with <v NAME>, is another speaker's, and a sentence of its own. What
-surrounds a sentence stays (dashes, ♪, {\\an8}, <i>…</i>); formatting inside it is left out. A translation has as many
+A line that begins with a dash, or in WebVTT with <v NAME>, is another speaker's, and a separate sentence. Marks
+around a sentence stay (dashes, ♪, {\\an8}, <i>…</i>); formatting inside it is left out. A translation has as many
 lines as the sentence had, of similar lengths; one with more than LINE characters has at least two.
 """
 
@@ -40,7 +40,7 @@ def subtitle_format(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Sentence:
-    """What one speaker says in a cue."""
+    """One speaker's sentence in a cue."""
 
     before: str
     text: str
@@ -49,12 +49,12 @@ class Sentence:
 
     @property
     def spoken(self) -> bool:
-        """Whether there is anything to translate."""
+        """True if there is anything to translate."""
         return any(character.isalpha() for character in self.text)
 
 
 class Subtitles:
-    """One of the two formats; `form` is what `subtitle_format` found."""
+    """One of the two formats; `form` is the result of `subtitle_format`."""
 
     def __init__(self, form: str, name: str) -> None:
         self.web, self.name = form == ".vtt", name
@@ -135,12 +135,12 @@ def _name(tag: str) -> str:
 
 
 def _alone(tag: str) -> bool:
-    """Whether a mark needs no closing one."""
+    """True for a tag without a closing tag."""
     return tag.startswith(("{", "<v ", "<v."))
 
 
 def break_lines(text: str, lines: int) -> list[str]:
-    """The text in at most so many lines, or two if it is long, the longest of them as short as can be."""
+    """The text in at most `lines` lines (two if it is long), with the longest line as short as possible."""
     text = re.sub(r"[ \t\n\r\f\v]+", " ", text).strip(" ")
     lines = max(lines, 2 if len(text) > LINE else 1)
     longest = max(map(len, text.split(" ")))  # a no-break space is part of a word

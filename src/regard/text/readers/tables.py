@@ -1,6 +1,6 @@
 """Tables of text in common formats.
 
-TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognised
+TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognized
 JSON Lines      an object on each line; keys are columns, {"translation": {"de": …}} is the column translation.de
 TMX, XLIFF      translation memories (`translation_memory.py`); languages are columns
 XLSX            the first sheet of a workbook (`workbook.py`)
@@ -25,17 +25,17 @@ from regard.base.errors import RegardError
 from regard.base.reading import max_unpacked_bytes, unpacks_to_too_much
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.lines import (
-    LONGEST_LINE,
+    MAX_LINE_BYTES,
     encoding_name,
     read_head,
     read_lines,
-    refuse_what_is_no_text,
+    require_text_file,
     unpacked_name,
 )
 from regard.text.readers.translation_memory import memory_kind, read_memory
 from regard.text.readers.workbook import Workbook
 
-Problem = Callable[[str, int], None]  # what is wrong, and on which line; it may raise
+Problem = Callable[[str, int], None]  # called with a problem and its line; may raise
 Row = tuple[int, Sequence[str]]  # line (of a file without lines: row), fields
 Record = tuple[int, Mapping[str, str]]
 
@@ -59,9 +59,9 @@ KINDS = {
 IN_PARTS = ("Parquet", "Arrow")  # a dataset may have many such files
 BINARY = (*IN_PARTS, "XLSX")
 BY_ROWS = ("TSV", "CSV", "XLSX")  # with a header or without
-SAMPLE = 1000  # rows from which columns are recognised
+SAMPLE = 1000  # rows from which columns are recognized
 SAMPLE_CHARACTERS = 1 << 20
-MOST_COLUMNS = 1000
+MAX_COLUMNS = 1000
 AT_ONCE = 1 << 28  # bytes of a Parquet file that are unfolded together
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 LINE_ENDS = re.compile(r"[\r\n\t]+")
@@ -70,8 +70,8 @@ NO_OBJECT = "no JSON object"
 
 
 @dataclass(frozen=True)
-class Table:
-    """A recognised table in one file or in several parts: its columns, and how to read its rows."""
+class TextTable:
+    """A recognized table in one file or in several parts: its columns, and how to read its rows."""
 
     paths: tuple[Path, ...]
     kind: str
@@ -80,7 +80,7 @@ class Table:
     header: bool
     sample: tuple[Sequence[str], ...] = field(repr=False)
     read: Callable[[Problem], Iterator[Row]] = field(repr=False)
-    languages: Mapping[str, str] = field(default_factory=dict)  # of XLIFF: what stands in source and target
+    languages: Mapping[str, str] = field(default_factory=dict)  # for XLIFF: the languages of source and target
     encoding: str = UTF8
 
     @property
@@ -89,11 +89,11 @@ class Table:
         return self.paths[0].name if parts == 1 else f"{self.paths[0].name} and {parts - 1} more"
 
     def rows(self, problem: Problem | None = None) -> Iterator[Row]:
-        """All rows, each as many fields as there are columns or fewer; `problem` is called for what cannot be read."""
+        """All rows, each with at most as many fields as columns; `problem` is called for unreadable rows."""
         yield from self.read(problem or refusing(self.paths[0]))
 
     def describe(self, chosen: Sequence[int]) -> str:
-        """One sentence for the log: what the file is, and which columns are read as what."""
+        """One sentence for the log: the kind of file, and the role of each column."""
         names = [f"column {name}" if name.isdecimal() else name for name in (self.columns[n] for n in chosen)]
         roles = f"{names[0]} is the source, {names[1]} the target" if len(names) == 2 else f"{names[0]} is read"
         return f"{self.name} is {self.kind} ({', '.join(self.details)}): {roles}."
@@ -106,7 +106,7 @@ class Table:
 def refusing(path: Path) -> Problem:
     def problem(what: str, line: int) -> None:
         raise RegardError(
-            f"{str(path)!r} has {what} on line {line}; mend it (`regard data check` finds all such lines)."
+            f"{str(path)!r} has {what} on line {line}; fix it (`regard data check` finds all such lines)."
         )
 
     return problem
@@ -136,7 +136,7 @@ def kind_of(path: Path) -> str:
 
 
 def has_tabs(path: Path) -> bool:
-    """Whether the first line that is not blank has a tab."""
+    """True if the first line that is not blank has a tab."""
     try:
         lines = read_lines(path, undecodable=lambda *_: None)  # in most encodings a tab is one byte
         first = next((line for line in islice(lines, 100) if line.strip()), "")
@@ -146,21 +146,16 @@ def has_tabs(path: Path) -> bool:
 
 
 def open_table(
-    paths: Sequence[Path],
-    header: str = "auto",
-    columns: str = "",
-    undecodable: Any = None,
-    *,
-    encoding: str = UTF8,
-) -> Table:
-    """Recognises the table in a file (or in its parts); a file without a known suffix is read as TSV.
+    paths: Sequence[Path], header: str = "auto", columns: str = "", undecodable: Any = None, *, encoding: str = UTF8
+) -> TextTable:
+    """Recognizes the table in a file (or in its parts); a file without a known suffix is read as TSV.
 
     `header` is auto, yes or no; `columns` are names that make a first line with them a header.
     """
     path, kind = paths[0], kind_of(paths[0]) or "TSV"
     for part in paths:
         if kind not in BINARY:
-            refuse_what_is_no_text(part, encoding)
+            require_text_file(part, encoding)
     if kind in ("TSV", "CSV"):
         return _delimited(path, kind, header, split_names(columns), undecodable, encoding)
     if kind == "XLSX":
@@ -179,7 +174,7 @@ def open_table(
     names = tuple(dict.fromkeys(chain.from_iterable(sample)))
     _check_width(path, len(names))
     if not names:
-        next(records(refusing(path)), None)  # raises what is wrong with the first line
+        next(records(refusing(path)), None)  # raises the problem of the first line
         raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
     rows = tuple([record.get(name, "") for name in names] for record in sample)
     details += [f"{'languages' if kind == 'TMX' else 'columns'} {', '.join(names)}"]
@@ -187,19 +182,19 @@ def open_table(
     def read(problem: Problem) -> Iterator[Row]:
         return ((number, [record.get(name, "") for name in names]) for number, record in records(problem))
 
-    return Table(tuple(paths), kind, tuple(details), names, False, rows, read, languages, encoding)
+    return TextTable(tuple(paths), kind, tuple(details), names, False, rows, read, languages, encoding)
 
 
 # -- TSV and CSV -------------------------------------------------------------------------------------------------------
 
 
-def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodable: Any, encoding: str) -> Table:
+def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodable: Any, encoding: str) -> TextTable:
     lines = list(_some(read_lines(path, undecodable=undecodable and (lambda *_: None), encoding=encoding)))
     skip = 0
     delimiter, quotes = "\t", True
     if kind == "CSV":
-        if lines and (said := re.fullmatch(r"sep=(.)", lines[0])):  # Excel's own first line
-            delimiter, skip = said[1], 1
+        if lines and (match := re.fullmatch(r"sep=(.)", lines[0])):  # Excel's own first line
+            delimiter, skip = match[1], 1
         else:
             delimiter = _delimiter(lines)
     else:
@@ -220,7 +215,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
     return replace(table, details=(encoding_name(path, encoding), *table.details, *details), encoding=encoding)
 
 
-def _sheet(path: Path, header: str, columns: list[str]) -> Table:
+def _sheet(path: Path, header: str, columns: list[str]) -> TextTable:
     """The first sheet of a workbook."""
     book = Workbook(path)
     rows = [list(map(one_line, fields)) for _, fields in islice(book.rows(), SAMPLE) if any(map(str.strip, fields))]
@@ -235,7 +230,7 @@ def _with_header(
     read: Callable[[Problem], Iterator[Row]],
     header: str,
     columns: list[str],
-) -> Table:
+) -> TextTable:
     """A table whose first row may name its columns; `rows` is a sample."""
     if not rows:
         raise RegardError(f"{str(path)!r} has no pairs; write source, tab, target on every line.")
@@ -249,22 +244,22 @@ def _with_header(
         names = tuple(numbers)
 
     def body(problem: Problem) -> Iterator[Row]:
-        found = read(problem)
+        rows = read(problem)
         if has_header:
-            found = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), found), 1, None)
-        return ((number, list(map(one_line, fields))) for number, fields in found)
+            rows = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), rows), 1, None)
+        return ((number, list(map(one_line, fields))) for number, fields in rows)
 
     named = f"header {', '.join(names)}" if has_header else "no header"
-    return Table((path,), kind, (named,), names, has_header, tuple(rows[has_header:]), body)
+    return TextTable((path,), kind, (named,), names, has_header, tuple(rows[has_header:]), body)
 
 
 def _check_width(path: Path, columns: int) -> None:
-    if columns > MOST_COLUMNS:
-        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MOST_COLUMNS}: it is not a table of texts.")
+    if columns > MAX_COLUMNS:
+        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MAX_COLUMNS}: it is not a table of texts.")
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:
-    """The first lines, of bounded size, for recognising the format."""
+    """The first lines, of bounded size, for recognizing the format."""
     room = SAMPLE_CHARACTERS
     for line in islice(lines, SAMPLE):
         yield line
@@ -299,7 +294,7 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _has_quotes(lines: Sequence[str]) -> bool:
-    """Are quotes in a file with tabs Excel's, and not part of the text?
+    """True if quotes in a file with tabs are Excel's, not part of the text.
 
     Excel's: all fields have them, or those with a comma or a quote do, no others, and quotes inside are doubled. A
     field over several lines is Excel's too: without its quotes the rows would not have equally many fields.
@@ -320,11 +315,11 @@ def _has_quotes(lines: Sequence[str]) -> bool:
 
 
 def _is_header(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> bool:
-    """Does the first row name the columns: with the requested names, or only with usual ones?"""
+    """True if the first row names the columns: with a requested name, or with common names only."""
     first = [name.casefold() for name in rows[0]]
-    asked = [name.casefold() for name in columns if not name.isdecimal()]
-    if asked:
-        return any(name in first for name in asked)  # a misspelt one is answered, not taken for text
+    requested = [name.casefold() for name in columns if not name.isdecimal()]
+    if requested:
+        return any(name in first for name in requested)  # a misspelled one raises an error later
     return len(set(first)) == len(first) and _are_names(first) and not (len(rows) > 1 and _are_names(rows[1]))
 
 
@@ -341,7 +336,7 @@ def _words(text: str) -> list[str]:
 
 @cache
 def header_words() -> frozenset[str]:
-    """Words that name columns: languages and their codes, and what a column may hold."""
+    """Words that name columns: languages, their codes, and roles such as source or label."""
     return frozenset(_words(Path(__file__).with_name("header_words.txt").read_text(encoding="utf-8")))
 
 
@@ -360,26 +355,27 @@ def _json_records(path: Path, undecodable: Any, encoding: str, problem: Problem)
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, str | list):
-            found = {str(place): value for place, value in enumerate([found] if isinstance(found, str) else found, 1)}
-        if isinstance(found, dict):
-            yield number, flat(found)
+            record = None
+        if isinstance(record, str | list):
+            values = [record] if isinstance(record, str) else record
+            record = {str(place): value for place, value in enumerate(values, 1)}
+        if isinstance(record, dict):
+            yield number, flat(record)
         else:
             problem(NO_OBJECT, number)
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> dict[str, str]:
     """Texts, numbers and labels by name, those of a nested object by both names; lists are left out."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in record.items():
         if isinstance(value, Mapping) and not before:
-            found |= flat(value, f"{name}.")
+            fields |= flat(value, f"{name}.")
         elif isinstance(value, str | int | float):
-            found[f"{before}{name}"] = one_line(str(value))
-    return found
+            fields[f"{before}{name}"] = one_line(str(value))
+    return fields
 
 
 def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
@@ -416,8 +412,8 @@ def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
                 for record in batch.to_pylist():
                     number += 1
                     fields = flat(record)
-                    if any(len(text) > LONGEST_LINE for text in fields.values()):
-                        problem(f"a text of more than {LONGEST_LINE >> 20} MiB", number)
+                    if any(len(text) > MAX_LINE_BYTES for text in fields.values()):
+                        problem(f"a text of more than {MAX_LINE_BYTES >> 20} MiB", number)
                     yield number, fields
         except (pyarrow.ArrowException, OSError) as error:
             raise RegardError(f"{str(path)!r} is not a complete {path.suffix} file ({error}); copy it again.") from None

@@ -20,17 +20,17 @@ from xml.parsers import expat
 
 from regard.base.errors import RegardError
 from regard.base.reading import reading
-from regard.text.readers.lines import LONGEST_LINE
+from regard.text.readers.lines import MAX_LINE_BYTES
 
 BLOCK = 1 << 16
-DEEPEST = 64  # elements within elements
+MAX_DEPTH = 64  # elements within elements
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sub"}  # whose content is another program's
 ROOT = re.compile(r"<(?!\?|!)(?:\w+:)?(\w+)")
 PREAMBLE = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|(?:\w+:)?(?:tmx|xliff)\b)")
 
 
 @dataclass(frozen=True)
-class Memory:
+class TranslationMemory:
     kind: str  # "TMX", "XLIFF 1.2", "XLIFF 2.0", …
     languages: Mapping[str, str]  # of XLIFF: {"source": "en", "target": "sw"}
     records: Callable[[Any], Iterator[tuple[int, Mapping[str, str]]]]  # (line, {column: sentence})
@@ -47,13 +47,13 @@ def memory_kind(head: bytes) -> str:
     return {"tmx": "TMX", "xliff": "XLIFF"}.get(root[1].lower(), "") if root else ""
 
 
-def read_memory(path: Path) -> Memory:
+def read_memory(path: Path) -> TranslationMemory:
     first = _Reader(path)
     for _ in first.units():
         break
     if not first.kind:
         raise RegardError(f"{str(path)!r} is XML, but neither TMX nor XLIFF; save it as one of these, or as TSV.")
-    return Memory(first.kind, first.languages, lambda problem: _Reader(path).units())
+    return TranslationMemory(first.kind, first.languages, lambda problem: _Reader(path).units())
 
 
 @dataclass
@@ -83,8 +83,10 @@ class _Reader:
             while True:
                 block = stream.read(BLOCK)
                 given += len(block)
-                if given - max(parser.CurrentByteIndex, 0) > LONGEST_LINE:  # the parser would begin it again and again
-                    most = f"{LONGEST_LINE >> 20} MiB"
+                if (
+                    given - max(parser.CurrentByteIndex, 0) > MAX_LINE_BYTES
+                ):  # the parser would begin it again and again
+                    most = f"{MAX_LINE_BYTES >> 20} MiB"
                     raise RegardError(f"{str(self.path)!r} has a tag or comment of more than {most}; export it again.")
                 try:
                     parser.Parse(block, not block)
@@ -108,8 +110,9 @@ class _Reader:
         tag = name.rpartition(" ")[2]
         parent = self._stack[-1] if self._stack else ""
         self._stack.append(tag)
-        if len(self._stack) > DEEPEST:
-            raise RegardError(f"{str(self.path)!r} nests more than {DEEPEST} elements: it is no translation memory.")
+        if len(self._stack) > MAX_DEPTH:
+            name = repr(str(self.path))
+            raise RegardError(f"{name} nests more than {MAX_DEPTH} elements: it is not a translation memory.")
         given = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
         if len(self._stack) == 1 and tag in ("tmx", "xliff"):
             self.kind = "TMX" if tag == "tmx" else f"XLIFF {given.get('version', '1.2')[:8]}"
@@ -139,8 +142,8 @@ class _Reader:
         if self._text is None or self._codes:
             return
         self._size += len(text)
-        if self._size > LONGEST_LINE:
-            most = f"{LONGEST_LINE >> 20} MiB"
+        if self._size > MAX_LINE_BYTES:
+            most = f"{MAX_LINE_BYTES >> 20} MiB"
             raise RegardError(f"{str(self.path)!r} has a sentence of more than {most}; export it again.")
         self._text.append(text)
 

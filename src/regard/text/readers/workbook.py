@@ -1,7 +1,7 @@
 """The first sheet of a workbook (.xlsx), read row by row with openpyxl.
 
-A workbook is a zip archive of XML files. What these hold unpacked is bounded before they are read, as for every packed
-file, and so is the number of rows and columns that a sheet claims to have.
+A workbook is a zip archive of XML files. Their unpacked size is limited before they are read, as for every packed file,
+and so is the number of rows and columns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 from regard.base.errors import RegardError
 from regard.base.reading import max_unpacked_bytes, reading, unpacks_to_too_much
 
-MOST_ROWS = 1 << 20  # of a sheet, as Excel has it
-MOST_FIELDS = 1000
+MAX_ROWS = 1 << 20  # of a sheet, as Excel has it
+MAX_FIELDS = 1000
 
 
 class Workbook:
@@ -34,19 +34,19 @@ class Workbook:
         """The number of each row, and its fields."""
         with reading(self.path) as stream:
             sheet, _ = self._attempt(lambda: self._first_sheet(stream))
-            self._attempt(sheet.reset_dimensions)  # what a sheet claims about its size may be wrong
-            found = sheet.iter_rows(values_only=True)
-            for number in range(1, MOST_ROWS + 1):
-                values = self._attempt(lambda: next(found, None))
+            self._attempt(sheet.reset_dimensions)  # a sheet's stated size may be wrong
+            cells = sheet.iter_rows(values_only=True)
+            for number in range(1, MAX_ROWS + 1):
+                values = self._attempt(lambda: next(cells, None))
                 if values is None:
                     return
                 fields = [_text(value) for value in values]
                 while fields and not fields[-1]:
                     fields.pop()
-                if len(fields) > MOST_FIELDS:
-                    raise RegardError(f"{str(self.path)!r} has more than {MOST_FIELDS} columns; give a table of texts.")
+                if len(fields) > MAX_FIELDS:
+                    raise RegardError(f"{str(self.path)!r} has more than {MAX_FIELDS} columns; give a table of texts.")
                 yield number, fields
-        raise RegardError(f"{str(self.path)!r} has more than {MOST_ROWS} rows, more than a sheet can have.")
+        raise RegardError(f"{str(self.path)!r} has more than {MAX_ROWS} rows, more than a sheet can have.")
 
     def _first_sheet(self, stream: BinaryIO) -> tuple[Any, int]:
         """The first sheet that is not hidden, and the number of such sheets."""

@@ -1,6 +1,6 @@
 """BPE-dropout: a word is segmented differently each time it is read (Provilkov, Emelianenko & Voita 2020).
 
-Byte-pair encoding merges the best-ranked neighbouring pair, again and again. Here every possible merge is skipped with
+Byte-pair encoding merges the best-ranked neighboring pair, again and again. Here every possible merge is skipped with
 probability p at each step, until nothing is left to merge. p = 0 is the plain encoding, p = 1 bytes.
 
     watching   →   watch ing   ·   w atch ing   ·   watch i n g
@@ -32,12 +32,12 @@ VARIANTS = 16
 def merge(symbols: Sequence[int], tokenizer: Tokenizer, dropout: float, random: Random) -> list[int]:
     """One segmentation of a word given as bytes."""
     merges, symbols = tokenizer.merges, list(symbols)
-    possible = [merges.get(pair) for pair in pairwise(symbols)]  # (rank, what they become) or None
+    possible = [merges.get(pair) for pair in pairwise(symbols)]  # (rank, merged symbol) or None
     while True:
         best: tuple[int, int] | None = None
-        for place, found in enumerate(possible):  # the best-ranked merge that is not skipped
-            if found and (best is None or found < best) and not (dropout and random.random() < dropout):
-                best, chosen = found, place
+        for place, candidate in enumerate(possible):  # the best-ranked merge that is not skipped
+            if candidate and (best is None or candidate < best) and not (dropout and random.random() < dropout):
+                best, chosen = candidate, place
         if best is None:
             return symbols
         symbols[chosen : chosen + 2] = [best[1]]
@@ -63,15 +63,15 @@ class Segmentations:
     def _read(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: dict[tuple[int, ...], int] = {(self._tokenizer.eos,): 0}
         known = {"\n": [0]}  # the words of a piece, which is a run without white space
-        found = [np.empty(0, np.int32)]
+        numbers = [np.empty(0, np.int32)]
         for text, _ in blocks(lines):
             pieces = PIECES.findall(self._tokenizer.normalise(text) + "\n")
             for piece in set(pieces) - known.keys():
                 cut = map(tuple, self._tokenizer.byte_words(piece))
                 known[piece] = [words.setdefault(word, len(words)) for word in cut]
-            found.append(np.fromiter(chain.from_iterable(map(known.__getitem__, pieces)), np.int32))
+            numbers.append(np.fromiter(chain.from_iterable(map(known.__getitem__, pieces)), np.int32))
         self._words = list(words)
-        occurrences = np.concatenate(found)
+        occurrences = np.concatenate(numbers)
         return occurrences, np.flatnonzero(occurrences == 0)
 
     def epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:

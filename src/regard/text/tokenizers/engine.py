@@ -27,8 +27,8 @@ SPLIT_BYTE_PAIRS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]
 
 
 def _byte_symbols() -> list[str]:
-    """The printable character that stands for each byte in a byte-level vocabulary: itself where it has a shape, else
-    the next free one from U+0100 on (the convention of GPT-2, which the engine follows)."""
+    """The printable character for each byte in a byte-level vocabulary: the byte's own if it is printable, else the
+    next free one from U+0100 on (GPT-2's convention, which the engine follows)."""
     hidden = [byte for byte in range(256) if not chr(byte).isprintable() or chr(byte) == " "]
     return [chr(256 + hidden.index(byte)) if byte in hidden else chr(byte) for byte in range(256)]
 
@@ -84,7 +84,7 @@ def check_parts(engine: Engine) -> None:
             raise RegardError(" (a symbol is longer than a character)")
         plain = word_level(vocabulary, split)
     made = json.loads(plain.to_str())
-    for part in there.keys() - {"decoder", "normalizer", "version"}:  # the first is not used, the second was recognised
+    for part in there.keys() - {"decoder", "normalizer", "version"}:  # the first is not used, the second was recognized
         if there[part] != made[part]:
             parts = there[part].keys() | made[part].keys() if isinstance(there[part], dict) and made[part] else []
             unlike = [name for name in sorted(parts) if there[part].get(name) != made[part].get(name)]

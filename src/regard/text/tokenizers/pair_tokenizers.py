@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import chain
 
 from regard.base.numbers import group_digits
-from regard.text.cached_text import kept_tokenizer
+from regard.text.cached_text import cached_tokenizer
 from regard.text.pairs import PairCorpus
 from regard.text.readers.sources import digest_of
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ def train_tokenizers(
     sides = {"source": train.sources, "target": train.targets}
 
     def learn(*which: str) -> Tokenizer:
-        return kept_tokenizer(
+        return cached_tokenizer(
             chain.from_iterable(sides[side] for side in which),
             digest_of(train.checksum(), *which),
             train.characters,
@@ -41,7 +41,7 @@ def train_tokenizers(
     return learn("source"), learn("target")
 
 
-def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokenizer], asked: int = 0) -> str:
+def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokenizer], requested: int = 0) -> str:
     """One sentence: how many symbols there are, and why."""
     source, target = tokenizers
     joint = source is target
@@ -53,8 +53,8 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
             f"{group_digits(source.vocabulary)} {what} for the source, {group_digits(target.vocabulary)} for the target"
         )
     )
-    if asked:
-        return f"Vocabulary: {sizes}, as asked for."
+    if requested:
+        return f"Vocabulary: {sizes}, as requested."
     if target.kind != "bpe":
         return f"Vocabulary: {sizes}, all that the training pairs have" + (
             " at least twice." if target.kind == "word" and not target.pretokenised else "."

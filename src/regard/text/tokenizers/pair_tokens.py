@@ -13,12 +13,12 @@ import numpy as np
 import safetensors.numpy
 
 from regard.base.numbers import group_digits, pluralize
-from regard.text.cached_text import kept_of_text
+from regard.text.cached_text import cached_for_text
 from regard.text.pairs import Pairs
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.vocabulary import blocks
 
-LONGEST = 256
+MAX_PAIR_TOKENS = 256
 REASONS = ("empty source", "empty target", "long source", "long target")
 ARRAYS = ("source", "source_offsets", "target", "target_offsets", "kept")
 COUNTS = ("truncated", "longest", "characters", "unknown")
@@ -34,9 +34,9 @@ class TokenPairs:
     target_offsets: np.ndarray
     kept: np.ndarray  # [N] indices of the kept pairs
     dropped: Mapping[str, int]  # reason → pairs
-    truncated: int  # pairs of which a side was cut off
+    truncated: int  # pairs with a truncated side
     longest: int  # most tokens of a side, <eos> aside
-    characters: int  # of the kept targets, normalised, a line end counting as one
+    characters: int  # of the kept targets, normalized, a line end counting as one
     unknown: int  # target tokens that are <unk>
 
     def __len__(self) -> int:
@@ -58,22 +58,22 @@ class TokenPairs:
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences about what was dropped or truncated."""
+        """Sentences about dropped and truncated pairs."""
         wording = {
             "empty source": "with an empty source",
             "empty target": "with an empty target",
             "long source": f"whose source has more than {self.longest} tokens",
             "long target": f"whose target has more than {self.longest} tokens",
         }
-        found, total = [], len(self) + sum(self.dropped.values())
+        notes, total = [], len(self) + sum(self.dropped.values())
         if count := sum(self.dropped.values()):
             reasons = ", ".join(f"{group_digits(number)} {wording[reason]}" for reason, number in self.dropped.items())
-            found.append(f"{group_digits(count)} of {pluralize(total, 'pair')} dropped: {reasons}.")
+            notes.append(f"{group_digits(count)} of {pluralize(total, 'pair')} dropped: {reasons}.")
         if self.truncated:
-            found.append(
+            notes.append(
                 f"{group_digits(self.truncated)} of {pluralize(total, 'pair')} cut off at {self.longest} tokens."
             )
-        return found
+        return notes
 
 
 def encode_pairs(
@@ -81,7 +81,7 @@ def encode_pairs(
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     *,
-    longest: int = LONGEST,
+    longest: int = MAX_PAIR_TOKENS,
     truncate: bool = False,
 ) -> TokenPairs:
     """The ids of all pairs that have two sides of at most `longest` tokens each; `truncate` cuts longer ones."""
@@ -93,10 +93,10 @@ def encode_pairs(
         np.fromiter((not text.strip() for text in side), bool, len(pairs)) for side in (pairs.sources, pairs.targets)
     ]
     kept, dropped = np.ones(len(pairs), bool), {}
-    for reason, found in zip(REASONS, [*empty, *([] if truncate else long)]):
-        if count := int(np.count_nonzero(kept & found)):
+    for reason, refused in zip(REASONS, [*empty, *([] if truncate else long)]):
+        if count := int(np.count_nonzero(kept & refused)):
             dropped[reason] = count
-        kept &= ~found
+        kept &= ~refused
     chosen = np.flatnonzero(kept)
     sides = [
         _cut(ids, offsets[:-1][chosen], np.diff(offsets)[chosen], longest, tokenizer.eos)
@@ -117,7 +117,7 @@ def encode_pairs(
     )
 
 
-def kept_token_pairs(
+def cached_token_pairs(
     encode: Callable[..., TokenPairs],
     pairs: Pairs,
     source_tokenizer: Tokenizer,
@@ -126,8 +126,8 @@ def kept_token_pairs(
     longest: int,
     truncate: bool,
 ) -> TokenPairs:
-    """What `encode_pairs`, or `encode_labelled`, makes of the pairs, from the cache if it was made before."""
-    return kept_of_text(
+    """The result of `encode_pairs` or `encode_labelled`, cached."""
+    return cached_for_text(
         "pairs",
         pairs.characters,
         (encode.__name__, pairs.checksum(), source_tokenizer.digest, target_tokenizer.digest, longest, truncate),

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.base.cuckoo import FACTORS, hash_keys, slot_of
 
-LONGEST = 16  # bytes of a piece with a key
+MAX_KEY_BYTES = 16  # bytes of a piece with a key
 # Bytes behind a piece are replaced by 0xFF, which UTF-8 does not use. By the piece's length, as signed numbers.
 BEHIND = np.array([-1 << 8 * length for length in range(8)] + [0])
 WHITE_OF_THREE_BYTES = [
@@ -27,7 +27,7 @@ NO_PIECE, TOO_LONG = -1, -2  # instead of the first 8 bytes: both contain bytes 
 
 
 class Pieces(NamedTuple):
-    """Where the pieces of a text are in its bytes."""
+    """The positions of a text's pieces in its bytes."""
 
     text: bytes
     starts: np.ndarray
@@ -40,7 +40,7 @@ class Pieces(NamedTuple):
 
 
 def cut_words(text: bytes) -> Pieces:
-    """What stands between white space, as `str.split` cuts; each line end is a piece."""
+    """The pieces between white space, as `str.split` cuts; each line end is a piece."""
     symbols = np.frombuffer(text, np.uint8)
     line_end = symbols == ord("\n")
     white = np.ones(len(symbols) + 2, dtype=bool)  # with one before and one behind the text
@@ -63,7 +63,7 @@ def cut_spaced(text: bytes) -> Pieces:
 
 
 def _white(symbols: np.ndarray) -> np.ndarray:
-    """Whether each byte belongs to white space (`tokenizer.WHITE`) or a line end; the last one is a line end."""
+    """A mask of the bytes that belong to white space (`tokenizer.WHITE`) or a line end; the last one is a line end."""
     white = (symbols - np.uint8(ord("\t")) <= 4) | (symbols == ord(" "))  # \t … \r: differences of bytes wrap around
     (two,) = (symbols == 0xC2).nonzero()  # the first byte of U+0085 and U+00A0
     two = two[np.isin(symbols[two + 1], (0x85, 0xA0))]
@@ -80,7 +80,7 @@ class PieceTable:
         encoded = [piece.encode() for piece in pieces]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         first, key = _keys(Pieces(b"".join(encoded), lengths.cumsum() - lengths, lengths))
-        (numbers,) = (lengths <= LONGEST).nonzero()
+        (numbers,) = (lengths <= MAX_KEY_BYTES).nonzero()
         keys, distinct = np.unique(key[numbers], return_index=True)
         numbers = numbers[distinct]
         self._slots = hash_keys(keys)
@@ -96,14 +96,14 @@ class PieceTable:
         return self._numbers.take(index), other[missing]
 
     def _look(self, key: np.ndarray, first: np.ndarray, factor: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """What one slot of each key holds, and where that is another piece."""
+        """The content of one slot for each key, and the places where it is another piece."""
         index = self._slots.take(slot_of(key, factor, len(self._slots)))
         return index, ((self._keys.take(index) != key) | (self._first.take(index) != first)).nonzero()
 
 
 def _keys(pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
     """The first 8 bytes of each piece, and its key."""
-    text = pieces.text + bytes(LONGEST)
+    text = pieces.text + bytes(MAX_KEY_BYTES)
     eight = np.ndarray(len(text) - 7, "<i8", text, strides=(1,))  # the 8 bytes from each byte on
     first = eight.take(pieces.starts) | BEHIND.take(pieces.lengths, mode="clip")
     (long,) = (pieces.lengths > 8).nonzero()
@@ -111,5 +111,5 @@ def _keys(pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
     second = eight.take(pieces.starts[long] + 8) | BEHIND.take(lengths - 8, mode="clip")
     key = first.copy()
     key[long] ^= ~second * FACTORS[1]  # an odd factor gives no two the same product, and 0 none but all 0xFF
-    first[long[lengths > LONGEST]] = TOO_LONG
+    first[long[lengths > MAX_KEY_BYTES]] = TOO_LONG
     return first, key

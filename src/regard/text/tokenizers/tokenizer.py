@@ -2,7 +2,7 @@
 
     text  ->  pieces  ->  ids          "the cat\\n"  ->  the, cat  ->  17, 4, 0
 
-One boundary symbol, `<eos>` (id 0), stands for every line end; words and characters outside the vocabulary become
+Every line end becomes one boundary symbol, `<eos>` (id 0); words and characters outside the vocabulary become
 `<unk>` (id 1); bytes and byte pairs cover everything. Byte-pair encoding (Gage 1994; Sennrich 2016; over bytes: Radford
 2019) starts from the 256 bytes, here merged into the characters of the text, and merges the most frequent neighboring
 pair again and again. The tokenizer is one `tokenizer.json` of the `tokenizers` library; any other program can load it.
@@ -44,11 +44,11 @@ from regard.text.tokenizers.engine import (
 from regard.text.tokenizers.piece_table import PieceTable, cut_spaced, cut_words
 from regard.text.tokenizers.vocabulary import compose, encode_utf8, train_engine, valid_unicode
 
-# Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
+# Pieces are encoded independently of their neighbors, so each distinct one is encoded only once.
 # Words are pieces between white space; byte pairs keep the white space before a piece.
 PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MAX_FILE_BYTES = 1 << 28  # of a tokenizer.json: seven million words
-CACHED_CHARACTERS = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
+CACHED_CHARACTERS = 4_000_000  # characters of pieces whose ids are cached: bounds the memory
 SHORT_TEXT = 8000  # characters of a text that is cut faster into strings than as bytes
 
 CLOSING, OPENING = re.compile(r" ([.,;:!?…)\]}”])(?= |$)", re.M), re.compile(r"(?<!\S)([(\[{“]) ")
@@ -65,12 +65,12 @@ class Tokenizer:
         self._engine = engine
         self.kind, self.normalisation, self.pretokenised = recognise(engine)
         self.vocabulary: int = engine.get_vocab_size()
-        self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of ids that are kept
+        self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of stored ids
         self.eos: int = 0
         self.unk: int | None = 1 if self.kind in ("word", "char") else None
         self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)
         self.lossless: bool = self.kind in ("byte", "bpe") and self.normalisation == "none"
-        self._lock = Lock()  # of what is remembered: threads of a server share a tokenizer
+        self._lock = Lock()  # guards the piece cache: threads of a server share a tokenizer
         self._forget()
 
     @classmethod
@@ -94,7 +94,7 @@ class Tokenizer:
 
     @classmethod
     def of_tokens(cls, tokens: Sequence[str], kind: Literal["word", "char"]) -> Tokenizer:
-        """A vocabulary given by id, `<eos>` first and `<unk>` second; words are what stands between white space."""
+        """A vocabulary given by id, `<eos>` first and `<unk>` second; words are separated by white space."""
         split = SPLIT_CHARACTERS if kind == "char" else SPLIT_SPACES
         return cls(word_level({token: number for number, token in enumerate(tokens)}, split))
 
@@ -139,7 +139,7 @@ class Tokenizer:
         return self._encode(text)[0][:-1].tolist()
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """The span of each token in the normalised line; for words and characters."""
+        """The span of each token in the normalized line; for words and characters."""
         return list(self._engine.encode(self.normalise(text), add_special_tokens=False).offsets)
 
     def encode_lines(self, lines: Sequence[str]) -> list[np.ndarray]:
@@ -160,12 +160,12 @@ class Tokenizer:
         return ids, ends
 
     def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalised,
-        and composes with nothing: so pieces may be cut first, and the engine normalises those it has not met."""
+        """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalized,
+        and composes with nothing: so pieces may be cut first, and the engine normalizes those it has not met."""
         return self.encode_normalised(self.normalise(text) if self.kind in ("char", "byte") else text)
 
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of normalised text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
+        """The ids of normalized text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
         if self.kind in ("char", "byte"):
             coding, size = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
             symbols = np.frombuffer(f"{text}\n".encode(coding), size)
@@ -214,7 +214,7 @@ class Tokenizer:
             pieces = (cut_spaced if self.kind == "bpe" else cut_words)(encode_utf8(text + "\n"))
             number, missing = self._piece_table.find(pieces)
             number[missing] = self._number_strings(pieces.strings(missing))
-        if len(text) >= SHORT_TEXT and self._looked_up > len(self._remembered):  # as many as the table takes to make
+        if len(text) >= SHORT_TEXT and self._looked_up > len(self._remembered):  # about the cost of building the table
             self._piece_table, self._looked_up = PieceTable([*self._remembered]), 0
         return number
 
@@ -237,11 +237,11 @@ class Tokenizer:
         if not missing:
             return
         new = [*islice(reversed(self._remembered), missing)][::-1]
-        found = [encoding.ids for encoding in self._engine.encode_batch_fast(new, add_special_tokens=False)]
-        lengths = [len(ids) for ids in found]
+        encoded = [encoding.ids for encoding in self._engine.encode_batch_fast(new, add_special_tokens=False)]
+        lengths = [len(ids) for ids in encoded]
         ends = self._piece_ends[-1] + np.cumsum(lengths)
-        ids = [number for piece in found for number in piece]
-        # What is already there is copied, not changed: an interrupted call leaves at most ids that no end includes.
+        ids = [number for piece in encoded for number in piece]
+        # Existing arrays are copied, not changed: an interrupted call leaves at most ids that no end includes.
         self._piece_ids = np.concatenate([self._piece_ids[: self._piece_ends[-1]], np.array(ids, dtype=np.int64)])
         self._one_each &= all(length == 1 for length in lengths)
         self._piece_ends = np.concatenate([self._piece_ends, ends])

@@ -1,8 +1,8 @@
 """A split as one long array of token ids, each line followed by `<eos>`; memory-mapped, so it may exceed memory.
 
-<path>.npy    the ids, two bytes each up to 65 536 types, else four
-<path>.json   what was counted on the way: characters, lines, unknown words
-<path>.part   while it is written, with .part.json beside it: the progress
+<path>.npy    the ids, two bytes each up to 65,536 types, else four
+<path>.json   counts: characters, lines, unknown words
+<path>.part   the unfinished array, with its progress in .part.json
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Progress = Callable[[int, int | None], None]  # bytes of text done, about how ma
 # Some token files write <eos> out; it is then the line end itself. The pattern starts at the first of several blanks,
 # since a search from each of a million would be quadratic.
 WRITTEN_EOS = re.compile(rf"(?<![ \t])[ \t]*{EOS}[ \t]*$", re.M)
-LARGE = 64 << 20  # least bytes of text for which processes are started
-KEPT_EVERY = 64 << 20  # bytes of text after which progress is saved
+MIN_PARALLEL_BYTES = 64 << 20  # smaller texts are tokenized by one process
+SAVE_EVERY = 64 << 20  # bytes of text after which progress is saved
 LAYOUT = 2  # version of the cached files; older ones are ignored
 
 
@@ -53,7 +53,7 @@ class TokenArray:
     """The ids of a split, and the counts that perplexity per character needs."""
 
     ids: np.ndarray  # [N] uint16 or uint32
-    characters: int  # of the normalised text, a line end counting as one
+    characters: int  # of the normalized text, a line end counting as one
     lines: int
     unknown: int  # tokens that are <unk>
 
@@ -67,14 +67,14 @@ def tokenise(
 ) -> TokenArray:
     """Writes the ids of all lines to `path` (.npy) in constant memory, and opens it.
 
-    Large texts are tokenised by several processes (`processes`; None = one per core, and one for a small text). If this
-    process is killed, its progress stays beside `path`, and the next one continues.
+    Large texts are tokenized by several processes (`processes`; None = one per core, and one for a small text). If this
+    process is killed, its progress stays next to `path`, and the next call resumes.
     """
     path = Path(path)
     number = tokenizer.id_type
     total = getattr(lines, "size", None)
     if processes is None:
-        processes = cores() if (total or 0) >= LARGE else 1
+        processes = cores() if (total or 0) >= MIN_PARALLEL_BYTES else 1
     part, note = path.with_suffix(".part"), path.with_suffix(".part.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     counted = _done(part, note, number.itemsize)
@@ -88,11 +88,11 @@ def tokenise(
             since += more["bytes"]
             if progress:
                 progress(counted["bytes"], total)
-            if since >= KEPT_EVERY:
+            if since >= SAVE_EVERY:
                 since = 0
                 _keep(stream, note, counted)
         if not counted["tokens"]:
-            raise RegardError("There are no lines to tokenise; give a text that is not empty.")
+            raise RegardError("There are no lines to tokenize; give a text that is not empty.")
         stream.seek(0)
         _write_header(stream, number, counted["tokens"])  # NumPy pads headers, so the length does not change
     del counted["bytes"]
@@ -121,7 +121,7 @@ def _done(part: Path, note: Path, size: int) -> dict[str, int]:
 
 @contextmanager
 def _opened(part: Path, note: Path) -> Iterator[BinaryIO]:
-    """The partial array, for writing. On an error it is kept if its progress was saved, unless the disk is full."""
+    """The partial array, for writing. On an error it stays if its progress was saved, unless the disk is full."""
     try:
         with open(part, "r+b" if part.exists() else "w+b") as stream:
             yield stream
@@ -153,11 +153,11 @@ def _keep(stream: BinaryIO, note: Path, counted: Mapping[str, int]) -> None:
     write_text(note, json.dumps(counted))
 
 
-Cut = tuple[np.ndarray, dict[str, int]]  # ids, and what was counted
+Cut = tuple[np.ndarray, dict[str, int]]  # ids, and counts
 
 
 def _cut(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, processes: int) -> Iterator[Cut]:
-    """The ids of each text and what was counted in it, in their order; few texts at a time, so memory stays small."""
+    """The ids of each text and its counts, in order; few texts at a time, so memory stays small."""
     if processes == 1:
         yield from (_encode(tokenizer, text, count) for text, count in texts)
         return
@@ -225,11 +225,11 @@ def load_tokens(path: str | Path) -> TokenArray:
             raise ValueError
         return TokenArray(ids, **counted)
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RecursionError):
-        raise RegardError(f"{str(path)!r} is damaged; delete it and tokenise the text again.") from None
+        raise RegardError(f"{str(path)!r} is damaged; delete it and tokenize the text again.") from None
 
 
 def _digest(path: Path, counted: Mapping[str, int]) -> str:
-    """Of an array and of what was counted in it."""
+    """A digest of an array and its counts."""
     content = f"{file_digest(path)} {json.dumps(counted, sort_keys=True)}"
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
@@ -255,10 +255,10 @@ def cached(
     tokenizer: Tokenizer,
     split: str,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda said: None,
+    say: Callable[[str], None] = lambda note: None,
 ) -> TokenArray:
-    """The tokens of a split, from the cache if the same text was tokenised in the same way before. Where the cache
-    cannot be written, `say` is told so, and they are kept until the process ends."""
+    """The tokens of a split, cached by text and tokenizer. If the cache cannot be written, `say` is called with a note,
+    and the tokens are stored in a temporary folder."""
     if split not in corpus.splits:
         raise RegardError(f"{corpus.name!r} has no {split} split; choose one of {', '.join(corpus.splits)}.")
     lines = corpus.splits[split]
@@ -267,9 +267,9 @@ def cached(
     with suppress(RegardError):  # missing or incomplete
         return load_tokens(path)
     if why := _unwritable(path.parent):
-        if not _scratch.cache_info().currsize:  # said once
+        if not _scratch.cache_info().currsize:  # only once
             say(
-                f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenised each time; "
+                f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenized each time; "
                 "REGARD_CACHE names another folder"
             )
         path = Path(_scratch().name) / path.name

@@ -1,4 +1,4 @@
-"""How a vocabulary is built from text: counting words and characters, and learning byte pairs."""
+"""Builds a vocabulary from text: counts words and characters, and learns byte pairs."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _count_words(lines: Iterable[str], normalizer: normalizers.Normalizer | None
 
 
 def split_words(pieces: Mapping[str, int], split: str) -> Counter[str]:
-    """Counts of the words in counted pieces of text that stood between white space."""
+    """Word counts from counts of pieces between white space."""
     words: Counter[str] = Counter()
     words_of = splitter(split).pre_tokenize_str
     for piece, count in pieces.items():

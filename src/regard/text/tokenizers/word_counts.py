@@ -1,10 +1,10 @@
-"""What a corpus is made of: words per line, how frequent each word is, and how much of it a vocabulary covers.
+"""Statistics of a corpus: words per line, word frequencies, and the coverage of a vocabulary.
 
     Zipf's curve      the count of the r-th commonest word against r
     coverage          the share of running words that are among the V commonest of the training text
 
-Words are cut as in `regard data check`, at Unicode's word boundaries; <unk> is one. Of a large split only the
-beginning is counted, and that is said.
+Words are cut as in `regard data check`, at Unicode's word boundaries; <unk> is one. For a large split only
+the beginning is counted, which `whole` records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from regard.base.word_spans import find_words
 from regard.text.tokenizers.engine import UNK
 
-MOST = 40_000_000  # characters of a split that are counted
+MAX_CHARACTERS = 40_000_000  # characters of a split that are counted
 POINTS = 120  # of a curve: the first ranks, then evenly spaced in their logarithm
 BINS = 40  # of the lengths
 
@@ -76,11 +76,11 @@ class _Counted:
         for line in lines:
             if not line.strip():
                 continue
-            found = [word for piece in line.split() for word in _words(piece, pieces)]
-            self.words.update(found)
-            self.lengths.append(len(found))
+            words = [word for piece in line.split() for word in _words(piece, pieces)]
+            self.words.update(words)
+            self.lengths.append(len(words))
             self.characters += len(line)
-            if self.characters > MOST:
+            if self.characters > MAX_CHARACTERS:
                 self.whole = False
                 break
 
@@ -98,12 +98,12 @@ class _Counted:
 
 
 def _words(piece: str, known: dict[str, list[str]]) -> list[str]:
-    found = known.get(piece)
-    if found is None:
-        found = [piece] if piece == UNK else [piece[start:end] for start, end in find_words(piece)]
+    words = known.get(piece)
+    if words is None:
+        words = [piece] if piece == UNK else [piece[start:end] for start, end in find_words(piece)]
         if len(piece) < 40:  # long pieces are rare and would fill the memory
-            known[piece] = found
-    return found
+            known[piece] = words
+    return words
 
 
 def _bins(lengths: list[int]) -> list[tuple[int, int, int]]:
@@ -113,13 +113,13 @@ def _bins(lengths: list[int]) -> list[tuple[int, int, int]]:
     values = np.asarray(lengths)
     most, last = int(values.max()), int(np.quantile(values, 0.99, method="higher"))
     step = max(1, -(-(last + 1) // BINS))
-    found = []
+    bins = []
     for start in range(0, last + 1, step):
         end = start + step - 1
         if end >= last:
             end = most
-        found.append((start, end, int(((values >= start) & (values <= end)).sum())))
-    return found
+        bins.append((start, end, int(((values >= start) & (values <= end)).sum())))
+    return bins
 
 
 def _places(size: int) -> list[int]:

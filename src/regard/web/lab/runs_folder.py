@@ -26,7 +26,7 @@ from regard.web.lab.guarded_folder import ALLOWED, UPLOADS, GuardedFolder, is_pl
 from regard.web.lab.live_curve import LiveCurve, file_stamp, last_row
 
 MARKERS = ("run.json", "comparison.json", "claims.json")  # a folder that holds one was made by `regard`
-DEEPEST = 3  # runs/demo/language-models/lstm
+MAX_DEPTH = 3  # runs/demo/language-models/lstm
 MOST_RUNS = 2000
 
 
@@ -139,7 +139,7 @@ class RunsFolder(GuardedFolder):
                 found += 1
                 if found >= MOST_RUNS:
                     return
-            if "run.json" in names or depth == DEEPEST:
+            if "run.json" in names or depth == MAX_DEPTH:
                 continue
             todo += [
                 (Path(entry.path), depth + 1)

@@ -13,7 +13,7 @@ from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.translation.data import PairData
 from regard.runs.tasks.translation.evaluation import both_sides
 from regard.systems.model import Model
-from regard.text.cached_text import kept_tokenizer
+from regard.text.cached_text import cached_tokenizer
 from regard.text.pairs import PairCorpus
 from regard.text.readers.labels import encode_labelled, label_numbers, learn_labels
 from regard.text.readers.sources import digest_of
@@ -52,7 +52,7 @@ class LabelData(PairData):
 def learn_tokenizers(recipe: Recipe, corpus: PairCorpus) -> Tokenizers:
     """The tokenizer of the text, and the labels."""
     data, train = recipe.data, corpus.splits["train"]
-    source = kept_tokenizer(
+    source = cached_tokenizer(
         train.sources,
         digest_of(train.checksum(), "source"),
         train.characters,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -312,7 +313,15 @@ class ClassificationRun(PairRun):
 
     # -- what happens inside -----------------------------------------------------------------------------------------
 
-    def trace(self, text: str, label: str | None = None, *, top: int = 5, gradients: bool = False) -> Trace:
+    def trace(
+        self,
+        text: str,
+        label: str | None = None,
+        *,
+        top: int = 5,
+        gradients: bool = False,
+        intervene: Mapping[str, Any] | None = None,
+    ) -> Trace:
         """Record everything that the model computes while it reads a text. In a notebook, it displays itself.
 
         Args:
@@ -320,6 +329,7 @@ class ClassificationRun(PairRun):
             label: The true label; without it, the most probable one.
             top: The number of most probable labels to record.
             gradients: Also record how much each word weighs in the loss of the label.
+            intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:
             The trace, with NumPy arrays.
@@ -327,10 +337,12 @@ class ClassificationRun(PairRun):
         Raises:
             RegardError: If the text is longer than any that the model was trained on, or an argument is wrong.
         """
+        from regard.insight.interventions.changing import trace_changed
         from regard.insight.tracing import trace_classification
 
         self.source_tokens(text, 1)  # refused where it is longer than anything the model has learned from
-        return trace_classification(
+        made = partial(
+            trace_classification,
             self.model,
             self.source_tokenizer,
             self.tokenizer,
@@ -341,6 +353,7 @@ class ClassificationRun(PairRun):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
+        return trace_changed(self.model, intervene, made)
 
     def work(
         self,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.runs.tasks.language.run import LanguageRun
     from regard.systems.model import Model
     from regard.text.corpus import Corpus
-    from regard.text.readers.sources import Lines
+    from regard.text.readers.sources import TextLines
 
 SAMPLE = {"max_tokens": 48, "temperature": 0.8}  # of a text that the run writes for its page
 
@@ -54,7 +54,7 @@ class LanguageTask(Task):
 
         return TextData.cut(corpus, tokenizers)
 
-    def trained_on(self, folder: Path, recipe: Recipe) -> Lines:
+    def trained_on(self, folder: Path, recipe: Recipe) -> TextLines:
         return self.corpus_of(folder, recipe).splits["train"]
 
     def make_run(

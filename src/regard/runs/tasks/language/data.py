@@ -16,7 +16,7 @@ from regard.runs.resolve import CorpusFacts
 from regard.runs.store.folder import Tokenizers, unseen_bytes
 from regard.systems.model import Model
 from regard.text.batches.text_batches import Streams, Windows
-from regard.text.cached_text import kept_tokenizer
+from regard.text.cached_text import cached_tokenizer
 from regard.text.corpus import Corpus
 from regard.text.tokenizers.tokens import TokenArray
 from regard.training.loop import Batches
@@ -76,7 +76,7 @@ def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
     kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
     normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
     return Tokenizers(
-        kept_tokenizer(
+        cached_tokenizer(
             train,
             train.checksum(),
             train.size,

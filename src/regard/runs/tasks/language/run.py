@@ -12,7 +12,7 @@ In Python the lecture's loop works on it with plain strings:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice, repeat
 from pathlib import Path
@@ -260,7 +260,16 @@ class LanguageRun(WritingRun):
 
     # -- what happens inside -----------------------------------------------------------------------------------------
 
-    def trace(self, text: str, *, beam: int = 0, max_tokens: int = 20, top: int = 5, gradients: bool = False) -> Trace:
+    def trace(
+        self,
+        text: str,
+        *,
+        beam: int = 0,
+        max_tokens: int = 20,
+        top: int = 5,
+        gradients: bool = False,
+        intervene: Mapping[str, Any] | None = None,
+    ) -> Trace:
         """Record everything that the model computes while it reads a text. In a notebook, it displays itself.
 
         Args:
@@ -269,6 +278,7 @@ class LanguageRun(WritingRun):
             max_tokens: The most tokens that this search writes.
             top: The number of most probable next tokens to record at each step.
             gradients: Also record how much each token weighs in the loss of each step: a backward pass per token.
+            intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:
             The trace, with NumPy arrays.
@@ -276,9 +286,11 @@ class LanguageRun(WritingRun):
         Raises:
             RegardError: If an argument is wrong.
         """
+        from regard.insight.interventions.changing import trace_changed
         from regard.insight.tracing import trace_language
 
-        return trace_language(
+        made = partial(
+            trace_language,
             self.model,
             self.tokenizer,
             text,
@@ -290,6 +302,7 @@ class LanguageRun(WritingRun):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
+        return trace_changed(self.model, intervene, made)
 
     def work(
         self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None

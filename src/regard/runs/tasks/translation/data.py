@@ -32,7 +32,7 @@ from regard.text.batches.pair_shapes import ShapedPairBatches
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizers.bpe_dropout import DropoutPairs
 from regard.text.tokenizers.pair_tokenizers import train_tokenizers, why_this_vocabulary
-from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs, kept_token_pairs
+from regard.text.tokenizers.pair_tokens import TokenPairs, cached_token_pairs, encode_pairs
 from regard.training.loop import Batches
 from regard.training.validation import PairValidation, Validation
 
@@ -67,7 +67,7 @@ class PairData(Data):
         valid = held_out.take(range(min(limit or len(held_out), len(held_out))))
         cut: dict[str, TokenPairs] = {}
         for split, pairs in (("train", train), ("valid", valid)):
-            found = kept_token_pairs(
+            found = cached_token_pairs(
                 cls.encode, pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
             )
             for note in found.sentences:

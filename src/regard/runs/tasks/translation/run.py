@@ -11,7 +11,7 @@ prediction, state = run("Ils", state)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -338,6 +338,7 @@ class TranslationRun(PairRun):
         length_penalty: float = 1.0,
         top: int = 5,
         gradients: bool = False,
+        intervene: Mapping[str, Any] | None = None,
     ) -> Trace:
         """Record everything that the model computes while it translates. In a notebook, it displays itself.
 
@@ -349,6 +350,7 @@ class TranslationRun(PairRun):
             length_penalty: The exponent of the length that a log-probability is divided by.
             top: The number of most probable next tokens to record at each step.
             gradients: Also record how much each token weighs in the loss of each step: a backward pass per token.
+            intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:
             The trace, with NumPy arrays.
@@ -356,10 +358,12 @@ class TranslationRun(PairRun):
         Raises:
             RegardError: If the source is longer than any that the model was trained on, or an argument is wrong.
         """
+        from regard.insight.interventions.changing import trace_changed
         from regard.insight.tracing import trace_translation
 
         self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
-        return trace_translation(
+        made = partial(
+            trace_translation,
             self.model,
             self.source_tokenizer,
             self.tokenizer,
@@ -374,6 +378,7 @@ class TranslationRun(PairRun):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
+        return trace_changed(self.model, intervene, made)
 
     def work(
         self,

@@ -5,6 +5,7 @@ import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
 import { percent, quoted, reading, sameStep, SECTIONS, token } from "../reading.js";
 import { colourOfRun, nameColours } from "../run_colours.js";
+import { samplingSliders } from "../sampling_sliders.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
@@ -42,7 +43,7 @@ export default {
     const field = labelled("Text", words);
     const pick = picker({ most: MOST, change: (names) => address.go({ run: names }) });
     const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
-    const sliders = sampling(() => { for (const panel of panels.values()) panel.following(); });
+    const sliders = samplingSliders(() => { for (const panel of panels.values()) panel.following(); });
     const changed = el("div", { class: "changed-note" });
     const grid = el("div", { class: "side-by-side" });
     put(root,
@@ -97,7 +98,7 @@ export default {
 
     async function invent() {
       const run = runs.find((one) => panels.has(one.name) && one.task === "language model");
-      if (!run) { notice("Choose a language model, which can write.", { bad: true }); return; }
+      if (!run) { notice("Choose a language model.", { bad: true }); return; }
       try {
         const found = await api.post("sentence/write", { run: run.name, text: "", tokens: 40, line: true, temperature: 0.7, seed: seed++ });
         before = "";
@@ -259,19 +260,3 @@ export default {
     return unmount;
   },
 };
-
-// Temperature, top-k and top-p.
-function sampling(change) {
-  const slider = (name, min, max, value, step, said) => {
-    const shown = el("output", {}, said(value));
-    const input = el("input", { type: "range", min, max, step, value: String(value), oninput: () => { shown.textContent = said(Number(input.value)); change(); } });
-    return { input, node: el("label", {}, name, input, shown) };
-  };
-  const temperature = slider("temperature", 0, 2, 1, 0.05, (value) => (value ? value.toFixed(2) : "0, always the best"));
-  const topK = slider("top-k", 0, 60, 0, 1, (value) => (value ? String(value) : "all"));
-  const topP = slider("top-p", 0.05, 1, 1, 0.05, (value) => (value < 1 ? value.toFixed(2) : "all"));
-  return {
-    node: el("div", { class: "tools sliders", hidden: true }, temperature.node, topK.node, topP.node),
-    value: () => ({ temperature: Number(temperature.input.value), top_k: Number(topK.input.value), top_p: Number(topP.input.value) }),
-  };
-}

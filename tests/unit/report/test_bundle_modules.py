@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from regard.report.bundle_modules import bundle_modules
 from regard.report.offline_page import STATIC
-from regard.report.one_script import one_script
 
 MODULES = {
     "a": 'import { twice, x as y } from "./b.js";\nimport * as c from "./c.js";\nconst short = twice(y) + c.z;\n',
@@ -15,7 +15,7 @@ MODULES = {
 
 
 def test_what_is_imported_comes_first_and_once():
-    script = one_script("a", MODULES.__getitem__)
+    script = bundle_modules("a", MODULES.__getitem__)
     assert re.findall(r"^const module_(\w+)", script, re.MULTILINE) == ["c", "b", "a"]
     assert "const { twice, x: y } = module_b;" in script
     assert "const c = module_c;" in script
@@ -28,7 +28,7 @@ def test_every_kind_of_export_is_returned_and_a_name_may_have_a_path():
         "a/b-c": 'import { d } from "./d.js";\nexport async function f() {}\nexport class G {}\nexport let h = 1;\n',
         "d": "export function* d() {}\n",
     }
-    script = one_script("a/b-c", modules.__getitem__)
+    script = bundle_modules("a/b-c", modules.__getitem__)
     assert script.startswith('"use strict";\nconst module_d = (() => {\nfunction* d() {}\n')
     assert "const module_a_b_c = (() => {\nconst { d } = module_d;\nasync function f() {}\n" in script
     assert "return { f, G, h };" in script
@@ -37,12 +37,12 @@ def test_every_kind_of_export_is_returned_and_a_name_may_have_a_path():
 @pytest.mark.parametrize("line", ["export default {};", 'import "./c.js";', "export { z };"])
 def test_what_is_not_understood_is_refused(line):
     with pytest.raises(ValueError, match="not understood"):
-        one_script("a", {"a": line + "\n"}.__getitem__)
+        bundle_modules("a", {"a": line + "\n"}.__getitem__)
 
 
 def test_modules_that_import_each_other_are_refused():
     with pytest.raises(ValueError, match="imports itself"):
-        one_script("a", {"a": 'import { b } from "./b.js";\n', "b": 'import { a } from "./a.js";\n'}.__getitem__)
+        bundle_modules("a", {"a": 'import { b } from "./b.js";\n', "b": 'import { a } from "./a.js";\n'}.__getitem__)
 
 
 def test_no_module_of_the_offline_page_could_end_its_script():

@@ -1,0 +1,220 @@
+"""A page computes what Regard computes: probabilities, texts, translations and labels, of every system."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_onnx import NEURAL, small
+
+import regard
+from javascript import javascript
+from regard.base.errors import RegardError
+from regard.exchange import page_file
+from regard.exchange.formats import export
+from regard.exchange.page_weights import FORMATS
+from regard.systems.classifier import Classifier
+from regard.systems.translator import Translator
+
+TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
+SENTENCES = ["Three ships left the harbour.", "Où vont-ils ?", "The sea was empty", "Das Schiff!", "(a captain)"]
+ASK = """
+  const ask = (name, given) => new Promise((done, failed) => answer({ id: 1, name, given }, (message) => { if ("answer" in message) done(message.answer); else if ("problem" in message) failed(new Error(message.problem)); }));
+  await ask("open", given);
+  const out = [];
+  for (const [name, what] of given.asked) out.push(await ask(name, what));
+  return out;
+"""
+
+
+@pytest.fixture(scope="session")
+def pages(runs, tmp_path_factory):
+    """A run and its page, made once."""
+    made = {}
+
+    def get(system, weights="fp32", **settings):
+        key = repr((system, weights, settings))
+        if key not in made:
+            run = counted(tmp_path_factory) if system == "ngram" else runs(system, **small(system) | settings)
+            out = tmp_path_factory.mktemp("page") / "model.html"
+            export(run.folder, "page", out, options={"weights": weights, "scores": "no"})
+            made[key] = run, out
+        return made[key]
+
+    return get
+
+
+def counted(tmp_path_factory):
+    lines = [
+        f"{a} {b} {c}."
+        for a in ("the ship", "a captain", "the sea")
+        for b in ("left", "saw")
+        for c in ("it", "a harbour", "the sea")
+    ]
+    folder = tmp_path_factory.mktemp("run") / "ngram"
+    return regard.train(
+        "ngram", data=lines * 3, run=folder, settings={"model": {"order": 4}, "data": {"tokenizer": "word"}}
+    )
+
+
+def held(page: Path, name: str):
+    (found,) = re.findall(rf'<script type="[\w/]+" id="{name}">(.*?)</script>', page.read_text(), re.S)
+    return found
+
+
+def asked(page: Path, *questions):
+    """The answers of the page's worker."""
+    given = {"made": json.loads(held(page, "model")), "letters": held(page, "weights"), "asked": questions}
+    return javascript("page/worker", ASK, given)
+
+
+def rows_of(run):
+    """Token rows, and for a translator or classifier their sources."""
+    draw = np.random.default_rng(0)
+    length = min(40, run.model.context or 40)
+    rows = [[0, *draw.integers(2, run.model.vocabulary, length - 1).tolist()] for _ in range(2)]
+    if not isinstance(run.model, Translator):
+        return [{"ids": row} for row in rows]
+    sources = [[*draw.integers(2, run.model.source_vocabulary, 9).tolist(), 0] for _ in rows]
+    return [{"ids": row, "source": source} for row, source in zip(rows, sources)]
+
+
+@torch.no_grad()
+def ours(run, ids, source=None):
+    state = run.model.begin(torch.tensor([source])) if source else None
+    tokens = torch.tensor([ids[:1] if isinstance(run.model, Classifier) else ids])
+    return run.model(tokens, state)[0][0].double().log_softmax(-1).numpy()
+
+
+def difference(run, page):
+    rows = rows_of(run)
+    found = asked(page, *(["logs", row] for row in rows))
+    return max(float(np.abs(np.array(one) - ours(run, **row)).max()) for one, row in zip(found, rows, strict=True))
+
+
+@pytest.mark.parametrize("system", ["ngram", *NEURAL])
+def test_every_system_has_the_probabilities_of_regard(pages, system):
+    assert difference(*pages(system)) < TOLERANCE["fp32"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "system,settings",
+    [
+        ("self-attention", {"score": "gaussian"}),
+        ("self-attention", {"score": "additive"}),
+        ("gpt", {"position": "alibi"}),
+        ("gpt", {"position": "rotary"}),
+        ("transformer", {"norm": "post", "position": "learned"}),
+        ("bahdanau", {"feed": False, "cell": "lstm", "joint": False}),
+        ("classifier", {"encoder": "transformer"}),
+        ("classifier", {"encoder": "dan", "pool": "mean"}),
+        ("linear-attention", {"rule": "delta", "decay": "gated"}),
+    ],
+)
+def test_other_settings_too(pages, system, settings):
+    assert difference(*pages(system, **settings)) < TOLERANCE["fp32"]
+
+
+@pytest.mark.parametrize("weights", FORMATS[1:])
+@pytest.mark.parametrize("system", ["ngram", "dan", "gpt"])
+def test_shorter_numbers_change_little(pages, system, weights):
+    run, page = pages(system, weights)
+    if weights in TOLERANCE:
+        assert difference(run, page) < TOLERANCE[weights]
+    rows = rows_of(run)
+    losses = []
+    for one, row in zip(asked(page, *(["logs", row] for row in rows)), rows, strict=True):
+        places = np.arange(len(row["ids"]) - 1), np.array(row["ids"][1:])
+        losses.append(float(np.array(one)[places].mean() - ours(run, **row)[places].mean()))
+    assert abs(np.mean(losses)) < 0.01
+
+
+@pytest.mark.parametrize("system", ["ngram", "lstm", "gpt", "mingru", "linear-attention"])
+def test_it_writes_what_regard_writes_greedily_and_by_seed(pages, system):
+    run, page = pages(system)
+    ways = [
+        {"temperature": 0.0},
+        {"temperature": 0.8, "top_k": 9, "seed": 3},
+        {"temperature": 1.0, "top_p": 0.7, "seed": 4},
+    ]
+    names = {"top_k": "topK", "top_p": "topP"}
+    questions = [
+        ["write", {"text": text, "tokens": 60, **{names.get(key, key): value for key, value in way.items()}}]
+        for way in ways
+        for text in ("The ", "Three ships")
+    ]
+    found = [one["text"] for one in asked(page, *questions)]
+    assert found == [run.generate(text, max_tokens=60, **way) for way in ways for text in ("The ", "Three ships")]
+
+
+@pytest.mark.parametrize("system", ["seq2seq", "bahdanau", "transformer"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_it_translates_what_regard_translates(pages, system, beam):
+    run, page = pages(system)
+    found = asked(page, *(["translated", {"text": text, "beam": beam}] for text in SENTENCES))
+    assert [one["text"] for one in found] == [run.translate(text, beam=beam) for text in SENTENCES]
+
+
+def test_it_labels_as_regard_labels(pages):
+    run, page = pages("classifier")
+    found = asked(page, *(["label", {"text": text}] for text in SENTENCES))
+    for text, one in zip(SENTENCES, found, strict=True):
+        labels = {choice["token"]: choice["p"] for choice in one["facts"]["top"][0]}
+        top = dict(run(text).top(len(labels)))
+        assert labels.keys() == top.keys()
+        assert labels == pytest.approx(top, rel=1e-3)
+
+
+@pytest.mark.parametrize("system", ["ngram", "gpt", "lstm", "linear-attention"])
+def test_the_inside_is_that_of_a_trace(pages, system):
+    run, page = pages(system)
+    text = "The ship saw the sea"
+    (found,) = asked(page, ["trace", {"text": text}])
+    compare(found, run.trace(text))
+
+
+@pytest.mark.parametrize("system", ["bahdanau", "transformer"])
+def test_the_inside_of_a_translation_is_that_of_a_trace(pages, system):
+    run, page = pages(system)
+    (found,) = asked(page, ["translate", {"text": SENTENCES[0], "beam": 3}])
+    trace = run.trace(SENTENCES[0], beam=3)
+    compare(found, trace)
+    assert found["facts"]["answer"] == trace.translation
+    assert [one["text"] for one in found["facts"]["beam"] if one.get("rank")]
+
+
+def compare(found, trace):
+    from regard.insight.trace_facts import facts, part
+
+    told, ours = found["facts"], json.loads(json.dumps(facts(trace)))
+    for name in ("words", "known", "rank", "order", "leftward", "alignment"):
+        assert told[name] == ours[name], name
+    for name in ("probability", "entropy"):
+        ours[name] = [one for one in ours[name] if one is not None]
+        assert [one for one in told[name] if one is not None] == pytest.approx(ours[name], rel=1e-3, abs=1e-5), name
+    for kind, names in {"attention": "attention", "inside": "inside", "matrix": "matrices"}.items():
+        assert [one["name"] for one in told[names]] == [one["name"] for one in ours[names]]
+        assert [one["title"] for one in told[names]] == [one["title"] for one in ours[names]]
+        for one in told[names]:
+            values, (low, high) = part(trace, f"{kind}/{one['name']}")
+            array = found["arrays"][f"{kind}/{one['name']}"]
+            assert array["shape"] == list(values.shape)
+            assert (array["low"], array["high"]) == pytest.approx((low, high), rel=1e-3, abs=1e-5)
+            assert np.abs(np.array(array["data"]) - values.reshape(-1).astype(int)).max() <= 1
+
+
+def test_a_model_that_is_too_large_for_a_page_is_refused_with_its_size(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(page_file, "LARGEST", 1000)
+    with pytest.raises(RegardError, match=r"would be a page of .* KiB, .*--weights int8"):
+        export(runs("dan", **small("dan")).folder, "page", tmp_path / "model.html", options={"scores": "no"})
+    assert not (tmp_path / "model.html").exists()
+
+
+def test_the_code_of_a_page_is_small(pages):
+    _, page = pages("dan")
+    text = page.read_text()
+    weights, model = held(page, "weights"), held(page, "model")
+    assert len(text.encode()) - len(weights) - len(model.encode()) < 190_000
