@@ -60,7 +60,7 @@ class Tagger(Classifier):
     def remember(self, encoded):
         return {"memory": encoded["memory"]}
 
-    def contextualise(self, tokens, state, span):
+    def hidden_states(self, tokens, state, span):
         memory = state["source"]["memory"]  # [R, S, D]
         here = span.start[:, None] + torch.arange(tokens.size(1))
         here = here.clamp(max=memory.size(1) - 1)[..., None].expand(-1, -1, memory.size(2))
