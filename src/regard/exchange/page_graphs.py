@@ -59,7 +59,7 @@ class ReadTokens(Read):
         try:
             hidden, past, parts = self.model.explain_context(tokens, before, span)
         except NotImplementedError:  # a user's own system may not show what it computes
-            (hidden, past), parts = self.model.contextualise(tokens, before, span), {}
+            (hidden, past), parts = self.model.hidden_states(tokens, before, span), {}
         new = leaves({**before, "seen": span.end(tokens.size(1)), "past": past})
         found = {"hidden": hidden} | {f"new.{path}": new[path] for path in state if not path.startswith("source.")}
         return found | named(self._inside(parts)) | self._aligned(parts)

@@ -228,7 +228,7 @@ def changing(model: Model, changes: Sequence[tuple[Place, Change]]) -> Iterator[
     methods["forward"] = lambda *given, **named: model.explain(*given, **named)[:2]
     methods["loss"] = Model.loss.__get__(model)
     if decodes and kind.explain is Model.explain:
-        methods["contextualise"] = lambda *given: watch(kind.explain_context.__get__(model))(*given)[:2]
+        methods["hidden_states"] = lambda *given: watch(kind.explain_context.__get__(model))(*given)[:2]
     if isinstance(model, Translator):
         methods["explain_encode"] = watch(kind.explain_encode.__get__(model), in_encoder)
         methods["encode"] = lambda *given: model.explain_encode(*given)[0]
