@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.insight.interventions.changing import BY_HEAD, Place, changing, intervene, record
-from regard.laws.closeness import Draw
+from regard.laws.closeness import RandomCase
 from regard.systems.model import Model
 from regard.systems.translator import Translator
 from subjects import CLASSIFIERS, SUBJECTS, TRANSLATORS, build, title
@@ -17,7 +17,7 @@ ROWS, COLUMNS = 3, 6
 
 
 def drawn(subject: tuple) -> tuple[Model, Tensor, Tensor | None]:
-    model, draw = build(subject).eval(), Draw(seed=3, rows=ROWS, columns=COLUMNS)
+    model, draw = build(subject).eval(), RandomCase(seed=3, rows=ROWS, columns=COLUMNS)
     source = None
     if isinstance(model, Translator):
         source = torch.randint(1, model.source_vocabulary, (ROWS, COLUMNS), generator=torch.Generator().manual_seed(5))
