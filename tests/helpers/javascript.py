@@ -11,10 +11,12 @@ from regard.exchange.chromium import Chromium, find_chromium
 from regard.report.offline_page import script_of
 
 # JSON has no word for these numbers.
-READ = 'const back = (key, value) => ({ "∞": Infinity, "-∞": -Infinity, "?": NaN })[value] ?? value;'
+READ = (
+    'const back = (key, value) => ({ "number ∞": Infinity, "number -∞": -Infinity, "number ?": NaN })[value] ?? value;'
+)
 WRITE = """const plain = (key, value) => ArrayBuffer.isView(value) ? [...value].map((one) => plain("", one))
-  : value === Infinity ? "∞" : value === -Infinity ? "-∞" : Number.isNaN(value) ? "?" : value;"""
-WORDS = {"∞": float("inf"), "-∞": float("-inf"), "?": float("nan")}
+  : value === Infinity ? "number ∞" : value === -Infinity ? "number -∞" : Number.isNaN(value) ? "number ?" : value;"""
+WORDS = {"number ∞": float("inf"), "number -∞": float("-inf"), "number ?": float("nan")}
 
 
 def javascript(module: str, body: str, given):

@@ -23,6 +23,7 @@ def export_run(
     *,
     to: Annotated[str, Parameter(help=TO, metavar="FORMAT", completer=choices(*FORMATS))],
     check: bool = False,
+    embed: bool = False,
     json: Annotated[Json, Parameter(help="with --check: print JSON")] = False,
     **options: Annotated[str, Parameter(help=OWN, metavar="VALUE")],
 ) -> None:
@@ -31,6 +32,7 @@ def export_run(
         regard export runs/mine model --to huggingface
         regard export runs/translator model --to ctranslate2 --quantization int8
         regard export runs/mine model.gguf --to gguf --check
+        regard export runs/mine model.html --to page
 
     Parameters
     ----------
@@ -38,10 +40,13 @@ def export_run(
         file or folder to write; it must not exist yet
     check
         load the result with the program it is for, and print the largest difference from Regard
+    embed
+        with --to page: write a part that another page can include
     """
     from regard.cli.printing import print_facts
     from regard.exchange.formats import export
 
+    options |= {"embed": "yes"} if embed else {}
     parity = export(run, to, out, options=options, check=check)
     if parity is None:
         print(out)

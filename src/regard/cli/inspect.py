@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
@@ -28,10 +28,12 @@ from regard.report.screen import for_stdout
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.equation import WorkedExample
+    from regard.insight.interventions.questions import CauseQuestion
     from regard.insight.trace import Trace
     from regard.runs.load import AnyRun
 
 LECTURE = "lecture:"
+CAUSES = Group("Causes", sort_key=1)
 
 
 def inspect(
@@ -45,6 +47,14 @@ def inspect(
     step: int | None = None,
     layer: Annotated[str | None, Parameter(metavar="LAYER")] = None,
     head: int | None = None,
+    lens: Annotated[bool, Parameter(group=CAUSES)] = False,
+    ablate: Annotated[str | None, Parameter(group=CAUSES, metavar="PARTS")] = None,
+    removed: Annotated[str | None, Parameter(name="--with", group=CAUSES, metavar="VALUE")] = None,
+    patch: Annotated[str | None, Parameter(allow_leading_hyphen=True, group=CAUSES, metavar="TEXT")] = None,
+    patch_parts: Annotated[str | None, Parameter(group=CAUSES, metavar="PARTS")] = None,
+    why: Annotated[str | None, Parameter(group=CAUSES, metavar="WORD")] = None,
+    rather: Annotated[str | None, Parameter(name="--not", group=CAUSES, metavar="WORD")] = None,
+    head_scores: Annotated[bool, Parameter(group=CAUSES)] = False,
     top: int = 5,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
@@ -60,6 +70,7 @@ def inspect(
         regard inspect runs/mine "the cat sat on the"
         regard inspect runs/mine "the cat sat on the" --work --step 3
         regard inspect runs/translator "They are watching." --html trace.html
+        regard inspect runs/mine "the cat sat on the" --ablate heads
         regard inspect lecture:any-b
 
     Parameters
@@ -80,12 +91,30 @@ def inspect(
         show the attention or arithmetic of this layer: 0 is the lowest; translators have self/0, cross/0, encoder/0
     head
         show this head, from 0 [default: the mean of all heads; with --work, head 0]
+    lens
+        show what each layer would predict: its best word, the rank of the true one, and the distance to the prediction
+    ablate
+        show how much log P changes without each part: heads, attention, feedforward, layers, gates, words or orders; beside
+        random components of the same size; several lines give an interval
+    removed
+        with --ablate: a removed value becomes zero, mean (over the lines) or resampled (from another line) [default: zero]
+    patch
+        compare with another text of equal length: which part, at which word, carries the difference between the two predictions
+    patch_parts
+        with --patch: layers or heads [default: layers]
+    why
+        with --not: show which words of the text make this word more probable than the other one
+    rather
+        the other word of --why
+    head_scores
+        show how much of each head's attention goes to the previous word, to one distance, to copies and after copies
     top
         number of next tokens to show
     html
         write everything to this new file, a page that works offline
     """
     from regard.base.locks import write_new
+    from regard.insight.interventions.questions import CauseQuestion
     from regard.insight.views.page import trace_page
     from regard.insight.views.terminal import show
     from regard.report.progress import say
@@ -107,9 +136,15 @@ def inspect(
         raise RegardError(f"{html} exists already: choose another name for --html.")
     if unquoted:
         raise RegardError(f'Put the text in quotes: "{text} {" ".join(unquoted)}".')
+    question = CauseQuestion(lens, ablate, removed, patch, patch_parts, why, rather, head_scores)
+    causal = question.check()
+    if causal and (work or html or gradients):
+        raise RegardError("A question about causes is printed by itself: leave --work, --gradients and --html out.")
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
     search = {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}
+    if causal:
+        return _print_cause(loaded, question, text, target, search, json)
     calculation = _read(loaded, "calculation", text, target, search) if work else None
     worked = calculation and calculation.at(step, layer, head)
     if worked and html is None:
@@ -122,6 +157,18 @@ def inspect(
         print(for_stdout(json_module.dumps((worked or trace).as_json(), ensure_ascii=False)))
     elif html is None:
         print(show(trace, attention=_attention(trace, layer, head), head=head))
+
+
+def _print_cause(
+    loaded: AnyRun, question: CauseQuestion, text: str, target: str | None, search: dict[str, Any], json: bool
+) -> None:
+    """What a translator writes by itself is its target, unless one is given."""
+    source_tokenizer = getattr(loaded, "source_tokenizer", None)
+    if source_tokenizer is not None and target is None:
+        trace = _read(loaded, "trace", text, target, search)
+        target = trace.translation or trace.label
+    values, shown = question.answer(loaded.model, loaded.tokenizer, text, target, source_tokenizer)
+    print(for_stdout(json_module.dumps(values, ensure_ascii=False)) if json else shown)
 
 
 def _given(text: str | None) -> str:

@@ -25,7 +25,7 @@ def export(
 
     Args:
         run: The folder of the run, or the run itself. Its files are exported, so the weights are the best ones.
-        to: "huggingface", "ctranslate2", "onnx", "gguf", "archive" or "arpa".
+        to: "huggingface", "ctranslate2", "onnx", "page", "gguf", "archive" or "arpa".
         out: The file or folder to write; it must not exist.
         options: Options of the format, such as {"quantization": "int8"} for ctranslate2.
         check: Also open the output with the program it is for, and compare its results with Regard's.

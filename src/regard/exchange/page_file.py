@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+import torch
 
 from regard.base.errors import RegardError
 from regard.base.numbers import format_bytes
 from regard.base.settings import check_choice
 from regard.base.writing import write_text
+from regard.exchange.chromium import Chromium
 from regard.exchange.page_weights import FORMATS, PageWeights
+from regard.exchange.parity import Parity, texts, token_rows
 from regard.insight.words import GATES, attention_name, part_name
 from regard.report.offline_page import offline_page, script_of
 from regard.report.progress import say
@@ -45,6 +48,12 @@ def write(
     run: AnyRun, out: Path, *, weights: str = "fp32", license: str = "", scores: str = "", embed: str = ""
 ) -> None:
     """`weights`: fp32, fp16 or int8; `scores`: no = do not measure it now; `embed`: yes = a part for another page."""
+    whole = page(run, weights=weights, license=license, scored=scores != "no")
+    write_text(out, _embedded(run, whole) if embed == "yes" else whole)
+
+
+def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool = False) -> str:
+    """The whole file; `scored`: measure the model on its test split, and say so on the page."""
     check_choice("--weights", weights, FORMATS)
     block = PageWeights(weights)
     made = _model(run, block)
@@ -55,8 +64,7 @@ def write(
             f"This model would be a page of {format_bytes(size)}, and a browser opens at most {format_bytes(LARGEST)}:{smaller} "
             "--to onnx and `regard serve` have no such limit."
         )
-    page = _page(run, made, block, weights, license, scored=scores != "no")
-    write_text(out, _embedded(run, page) if embed == "yes" else page)
+    return _page(run, made, block, weights, license, scored)
 
 
 def _embedded(run: AnyRun, page: str) -> str:
@@ -125,6 +133,7 @@ def _network(run: AnyRun, block: PageWeights) -> tuple[dict[str, Any], list[dict
     for name, graph in graphs(model):
         described[name] = PageGraph(graph, block).description
         parts += [{"graph": name, **part} for part in map(_part, described[name]["outputs"]) if part]
+    parts.sort(key=lambda part: (part["kind"] in ("hidden", "gates"), *_order(part)))
     network: dict[str, Any] = {"graphs": described, "context": model.context}
     if not isinstance(run, PairRun):
         first = Example(sources=1, past=0).state(model)
@@ -133,6 +142,12 @@ def _network(run: AnyRun, block: PageWeights) -> tuple[dict[str, Any], list[dict
         kinds = {True: "f", False: "i"}
         network["state"] = [[path, list(leaf.shape), kinds[leaf.is_floating_point()]] for path, leaf in first.items()]
     return network, parts
+
+
+def _order(part: dict[str, Any]) -> tuple[bool, bool]:
+    """As in a trace: gates before states, and of both the decoder's first."""
+    inside = part["kind"] in ("hidden", "gates")
+    return inside and part["name"].startswith("encoder"), part["kind"] == "hidden"
 
 
 def _part(output: str) -> dict[str, Any] | None:
@@ -249,10 +264,65 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
 
 def _examples(run: AnyRun) -> list[str]:
     """A few lines to begin with: held out from training, where the data are still there."""
-    from regard.exchange.parity import texts
-
     try:
         lines = [line for line in texts(run, 24) if line.strip()]
     except RegardError:
         return []
     return sorted(dict.fromkeys(lines), key=lambda line: abs(len(line) - 45))[:5]
+
+
+# -- checking --------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def check(run: AnyRun, out: Path, **options: str) -> Parity:
+    """The page in headless Chromium beside Regard: log-probabilities of token rows, and greedy texts."""
+    if options.get("embed") == "yes":
+        raise RegardError("--check opens a whole page: leave out --embed.")
+    sources = token_rows(run, 3, 12, source=True) if isinstance(run, PairRun) else [None] * 3
+    largest, same = 0.0, 0
+    with Chromium.start() as browser:
+        page = browser.open_file(out)
+        page.evaluate("regard.ready")
+
+        def ask(name: str, **given: Any) -> Any:
+            return page.evaluate(f"regard.call({json.dumps(name)}, {json.dumps(given)})")
+
+        for row, source in zip(token_rows(run, 3), sources):
+            given = None if source is None else [*source, run.tokenizer.eos]
+            ours = _log_probabilities(run, [run.tokenizer.eos, *row[:-1]], given)
+            theirs = np.array(ask("logs", ids=[run.tokenizer.eos, *row[:-1]], source=given))
+            seen = ours > -1e4  # of impossible words, log 0 is only a very low number
+            largest = max(largest, float(np.abs(ours - theirs)[seen].max()))
+        lines = texts(run)
+        for line in lines:
+            same += _answer(run, line) == _page_answer(run, line, ask)
+        program = page.evaluate("navigator.userAgent.match(/\\w*Chrom\\w*\\/[\\d.]+/)[0].replace('/', ' ')")
+    return Parity(run.recipe.system, "page", program, "log-probabilities", largest, f"{same} of {len(lines)} answers")
+
+
+def _log_probabilities(run: AnyRun, ids: list[int], source: list[int] | None) -> np.ndarray:
+    state = run.model.begin(torch.tensor([source])) if source else None
+    tokens = torch.tensor([ids[:1] if isinstance(run.model, Classifier) else ids])
+    return run.model(tokens, state)[0][0].double().log_softmax(-1).numpy()
+
+
+def _answer(run: Any, line: str) -> str:
+    """A label, a greedy translation, or a line begun with its first words and continued greedily."""
+    if isinstance(run.model, Classifier):
+        return str(run.classify(line))
+    if isinstance(run, PairRun):
+        return str(run.translate(line, beam=1))  # type: ignore[attr-defined]
+    return str(run.generate(_beginning(line), max_tokens=24, temperature=0.0))
+
+
+def _page_answer(run: Any, line: str, ask: Any) -> str:
+    if isinstance(run.model, Classifier):
+        return str(ask("label", text=line)["facts"]["top"][0][0]["token"])
+    if isinstance(run, PairRun):
+        return str(ask("translated", text=line, beam=1)["text"])
+    return str(ask("write", text=_beginning(line), tokens=24, temperature=0)["text"])
+
+
+def _beginning(line: str) -> str:
+    return " ".join(line.split(" ")[:3])

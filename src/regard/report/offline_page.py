@@ -44,7 +44,13 @@ def script_of(entry: str) -> str:
     def read(name: str) -> str:
         return lab_module() if name == "colours" else (STATIC / f"{name}.js").read_text(encoding="utf-8")
 
-    return bundle_modules(entry, read)
+    return _tight(bundle_modules(entry, read))
+
+
+def _tight(program: str) -> str:
+    """The program without lines that are comments, and without indentation: for a file that is mailed around."""
+    lines = (line.strip() for line in program.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _hash(text: str) -> str:

@@ -160,10 +160,8 @@ class Changes(Watch):
         """Raises if a place was not met that is computed in `mine`, a call."""
         for part, wanted in self.by_part.items():
             if part not in self.met and mine(part):
-                known = list(self.met)
-                raise RegardError(
-                    f"There is no place {wanted[0][0].name!r}{did_you_mean(wanted[0][0].name, names_of(known))}"
-                )
+                name = wanted[0][0].name
+                raise RegardError(f"There is no place {name!r}{did_you_mean(name, names_of(list(self.met)))}")
 
 
 def names_of(parts: Sequence[str]) -> list[str]:

@@ -202,6 +202,7 @@ QUESTIONS: dict[str, type[Fields]] = {
     "runs.sample": OneRun,
     "runs.characters": OneRun,
     "runs.learned": OneRun,
+    "runs.page": OneRun,
     "text.statistics": AboutCorpus,
     "text.tokens": Tokens,
     "claims.every": Fields,

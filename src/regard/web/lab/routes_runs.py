@@ -121,6 +121,11 @@ async def learned(request: Request) -> Response:
     return await question(request, "runs.learned", lane="settings")
 
 
+async def model_page(request: Request) -> Response:
+    """The model as one file that runs by itself."""
+    return await question(request, "runs.page", lane="settings")
+
+
 # -- a new run -------------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +259,7 @@ ROUTES = [
     Route("/api/runs/report", report),
     Route("/api/runs/sample", sample, methods=["POST"]),
     Route("/api/runs/learned", learned, methods=["POST"]),
+    Route("/api/runs/page", model_page, methods=["POST"]),
     Route("/api/runs/characters", characters, methods=["POST"]),
     Route("/api/runs/choices", choices),
     Route("/api/runs/form", form, methods=["POST"]),

@@ -108,4 +108,11 @@ def learned(folder: RunsFolder, asked: OneRun) -> dict[str, Any]:
     return progress_of(folder.plain_run(asked.run))
 
 
-WORK = {"form": form, "sample": sample, "characters": characters, "learned": learned}
+def model_page(folder: RunsFolder, asked: OneRun) -> dict[str, Any]:
+    """The model as one file that runs by itself."""
+    from regard.exchange.page_file import page
+
+    return {"page": page(open_run(folder, asked.run))}
+
+
+WORK = {"form": form, "sample": sample, "characters": characters, "learned": learned, "page": model_page}

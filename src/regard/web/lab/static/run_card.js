@@ -1,7 +1,7 @@
 // One run: what it is, what it wrote as it got better, where it comes from, and what can be done with it.
 import { link } from "./address.js";
 import { ago, clock, el, grouped, notice, number, put, short, speak } from "./dom.js";
-import { wholePage } from "./saving.js";
+import { modelPage, wholePage } from "./saving.js";
 
 export function runCard(name, { api, address, changed }) {
   const node = el("article", { class: "card run-card", "aria-label": `The run ${name}` });
@@ -105,7 +105,8 @@ export function runCard(name, { api, address, changed }) {
 
   function details() {
     const about = { ...full.facts };
-    put(more, full.report && el("p", { class: "buttons" }, wholePage(name)),
+    const problem = el("p", { class: "problem", role: "alert" });
+    put(more, el("p", { class: "buttons" }, full.report && wholePage(name), (run.best || run.counted) && modelPage(api, name, (words) => { problem.textContent = words; })), problem,
       full.notes.length > 0 && el("ul", { class: "quiet-text notes" }, full.notes.map((note) => el("li", {}, note))),
       full.log && el("details", {}, el("summary", {}, "Log"), el("pre", {}, full.log)),
       el("details", {}, el("summary", {}, "Recipe and origin"), el("pre", {}, full.recipe),

@@ -19,6 +19,20 @@ export function saves(name, { drawing = null, canvas = null, rows }) {
 // report.html of a run, a comparison or claims: the whole of it as one file that needs no lab.
 export const wholePage = (name) => el("a", { class: "button", href: `./api/runs/report?name=${encodeURIComponent(name)}`, download: "" }, "Save as one file");
 
+// A run's model as one file that runs by itself in any browser.
+export function modelPage(api, name, problem) {
+  const button = el("button", { type: "button", onclick: async () => {
+    button.disabled = true;
+    button.textContent = "Making the page…";
+    try { save(`${name.replaceAll("/", "-")}.html`, new Blob([(await api.post("runs/page", { run: name })).page], { type: "text/html" })); problem(""); }
+    catch (error) { problem(error.message); }
+    button.disabled = false;
+    button.textContent = "Save as a page";
+  } }, "Save as a page");
+  button.title = "One HTML file in which this model runs by itself, without network";
+  return button;
+}
+
 // The readings that panels show, as one page that needs no lab.
 export async function saveReadings(api, view, traces) {
   const found = await api.post(`${view}/page`, { traces });

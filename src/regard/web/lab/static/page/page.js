@@ -18,7 +18,7 @@ let arrays = {}, ids = [];
 const view = reading({ parts: async () => arrays, onEdit: task === "classification" ? null : (what) => edit(what) });
 view.section("expected");
 const chosen = segments("what is shown", tabs, "expected", (name) => view.section(name));
-const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below is about that step."), el("div", { class: "tools" }, chosen), view.node);
+const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below is about that step."), Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), view.node);
 
 function show(found) {
   ({ arrays, ids } = found);
@@ -139,7 +139,7 @@ const about = el("section", { class: "about" }, el("h2", {}, "About this model")
   el("dl", { class: "facts" }, shown.about.map(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, value)])),
   shown.notes.length ? el("ul", { class: "notes" }, shown.notes.map((note) => el("li", {}, note))) : null,
   el("details", {}, el("summary", {}, "The recipe: every setting"), el("pre", { tabindex: "0" }, shown.recipe)),
-  el("p", { class: "caption" }, "Made by `regard export RUN --to page`. The file needs no network: its content policy forbids every request."));
+  el("p", { class: "caption" }, "Made by ", el("code", {}, "regard export RUN --to page"), ". The file needs no network: its content policy forbids every request."));
 
 put(root, el("h1", {}, shown.title), shown.finding && el("p", { class: "finding" }, shown.finding), el("p", { class: "lead" }, LEADS[task]), loading,
   labelled(LABELS[task], words), el("div", { class: "examples", role: "group", "aria-label": "examples" }, shown.examples.map((line) => button(task === "language model" ? `${line.split(" ").slice(0, 3).join(" ")}…` : line, "", () => try_(task === "language model" ? line.split(" ").slice(0, 3).join(" ") : line)))),

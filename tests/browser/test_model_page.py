@@ -1,0 +1,144 @@
+"""A model as one file: opened from the disk it writes, translates and shows its inside; it requests nothing, and no string
+of a run becomes markup."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.cli import main
+from regard.exchange.formats import export
+
+AXE = Path(sys.prefix) / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+MARKUP = "</script><img src=x onerror=alert(1)>"
+READY = "() => globalThis.regard && regard.ready.then(() => true)"
+
+
+@pytest.fixture(scope="module")
+def pages(trained_folder, tmp_path_factory):
+    """The page of a run, made once."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    def get(name, **options):
+        out = folder / f"{name}{len(options)}.html"
+        if not out.exists():
+            export(trained_folder / name, "page", out, options={"scores": "no", **options})
+        return out
+
+    return get
+
+
+def opened(page, file):
+    page.goto(file.as_uri())
+    page.wait_for_function(READY)
+    return page
+
+
+def test_it_writes_and_an_alternative_continues_the_text(page, pages):
+    opened(page, pages("ngram"))
+    page.get_by_label("Text", exact=True).fill("The cat")
+    page.get_by_role("button", name="Finish the line").click()
+    page.wait_for_function("() => document.querySelector('textarea').value.length > 8")
+    page.wait_for_function("() => !document.querySelector('.buttons button').disabled")
+    written = page.get_by_label("Text", exact=True).input_value()
+    assert written.startswith("The cat")
+    page.wait_for_selector(".reading .choice-row button.word")
+    page.locator(".reading .words button").nth(2).click()
+    page.locator(".reading .choice-row button.word").first.click()
+    page.wait_for_function("(before) => document.querySelector('textarea').value !== before", arg=written)
+
+
+def test_it_is_used_by_keyboard_alone(page, pages):
+    opened(page, pages("ngram"))
+    words = page.get_by_label("Text", exact=True)
+    words.focus()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("A bird ")
+    page.get_by_role("button", name="One token").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('textarea').value.length === 8")
+    page.locator(".reading .words [tabindex='0']").first.focus()
+    page.keyboard.press("End")
+    assert page.locator(".reading .words [aria-pressed=true]").count() == 1
+
+
+def test_a_translator_shows_alignment_heads_and_search(page, pages):
+    opened(page, pages("transformer"))
+    page.get_by_label("Sentence").fill("I see a dog.")
+    page.get_by_role("button", name="Translate").click()
+    page.wait_for_selector(".answer:not(:empty)")
+    for name, drawn in {
+        "Attention": ".part.attention canvas",
+        "Search": ".tree",
+        "States": ".part.states canvas",
+    }.items():
+        page.get_by_role("button", name=name, exact=True).click()
+        page.wait_for_selector(drawn)
+
+
+def test_it_requests_nothing_and_its_policy_allows_nothing(page, pages):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.route("http*://**", lambda route: route.abort())
+    file = pages("ngram")
+    opened(page, file)
+    assert [url for url in asked if not url.startswith("blob:")] == [file.as_uri()]
+    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_wider_than_the_screen(page, pages, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    opened(page, pages("ngram"))
+    page.wait_for_selector(".reading .choice-row")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_no_string_of_a_run_becomes_markup(page, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{MARKUP} sees </script><script>alert({n})</script> &lt;b&gt;\n" for n in range(80)))
+    run = tmp_path / "runs" / MARKUP.replace("/", "")
+    main(["train", "ngram", "--data", str(text), "--data.tokenizer", "word", "--run", str(run)])
+    out = tmp_path / "model.html"
+    export(run, "page", out, options={"license": MARKUP, "scores": "no"})
+    said = []
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    opened(page, out)
+    page.wait_for_selector(".reading .choice-row")
+    page.get_by_label("Text", exact=True).fill(MARKUP)
+    page.get_by_role("button", name="Finish the line").click()
+    page.wait_for_function("() => !document.querySelector('.buttons button').disabled")
+    assert page.locator("img").count() == 0
+    assert page.locator("body script:not([type])").count() == 1
+    assert MARKUP in page.locator(".about").inner_text()
+    assert said == []
+
+
+def test_a_part_works_inside_another_page(page, pages, tmp_path):
+    part = pages("ngram", embed="yes").read_text()
+    around = tmp_path / "around.html"
+    around.write_text(f"<!doctype html><title>Around</title><h1>Before</h1>{part}", encoding="utf-8")
+    page.goto(around.as_uri())
+    page.frame_locator("iframe").get_by_role("button", name="Finish the line").click()
+    page.frame_locator("iframe").locator(".reading .choice-row").first.wait_for()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: `npm install axe-core` into the environment")
+@pytest.mark.parametrize("name", ["ngram", "transformer"])
+def test_a_page_has_no_serious_violation(page, pages, name):
+    opened(page, pages(name))
+    page.wait_for_selector(".reading .choice-row")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    serious = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        serious += [
+            f"{scheme}: {one['id']}: {[node['html'][:160] for node in one['nodes'][:3]]}"
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+    assert not serious, "\n".join(serious)
