@@ -187,7 +187,7 @@ def test_the_inside_of_a_translation_is_that_of_a_trace(pages, system):
 
 
 def compare(found, trace):
-    from regard.insight.trace_facts import facts, part
+    from regard.insight.views.as_json import facts, part
 
     told, ours = found["facts"], json.loads(json.dumps(facts(trace)))
     for name in ("words", "known", "rank", "order", "leftward", "alignment"):

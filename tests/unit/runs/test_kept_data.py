@@ -8,7 +8,7 @@ from regard import train
 from regard.base.locks import try_lock
 from regard.runs.compose import compose_recipe
 from regard.runs.prepare import open_data
-from regard.text import cached_text as kept_text
+from regard.text import cached_text
 from regard.text.cached_text import cached_for_text
 from regard.text.pairs import open_pairs
 from regard.text.split import draw_pairs
@@ -21,7 +21,7 @@ SAID = [f"{thing} für {price} Münzen" for price in range(40) for thing in ("Da
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """An empty cache, in which even little is worth keeping."""
-    monkeypatch.setattr(kept_text, "MIN_CACHED_CHARACTERS", 0)
+    monkeypatch.setattr(cached_text, "MIN_CACHED_CHARACTERS", 0)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "tokens"
 
@@ -135,7 +135,7 @@ def test_another_text_setting_or_version_is_never_read_from_the_cache(monkeypatc
     others = [{}, {"kind": "word"}, {"vocabulary": None}, {"normalise": "none"}, {"pretokenised": True}]
 
     def learn(checksum="a text", **setting):
-        return kept_text.cached_tokenizer(SENTENCES, checksum, None, **base | setting)
+        return cached_text.cached_tokenizer(SENTENCES, checksum, None, **base | setting)
 
     for count, other in enumerate(others, 1):
         learn(**other)
@@ -146,9 +146,9 @@ def test_another_text_setting_or_version_is_never_read_from_the_cache(monkeypatc
     assert len(list(cache.iterdir())) == len(others) + 1
     for place, value in (("tokenizers.__version__", "0.0"), ("unicodedata.unidata_version", "0.0")):
         monkeypatch.setattr(place, value)
-        kept_text._code_digest.cache_clear()
+        cached_text._code_digest.cache_clear()
         learn()
-    kept_text._code_digest.cache_clear()
+    cached_text._code_digest.cache_clear()
     assert len(list(cache.iterdir())) == len(others) + 3
 
 
@@ -178,7 +178,7 @@ def test_what_a_killed_process_left_is_removed_and_an_error_of_the_making_is_rai
 
 
 def test_little_text_is_not_kept(cache, monkeypatch):
-    monkeypatch.setattr(kept_text, "MIN_CACHED_CHARACTERS", 100)
+    monkeypatch.setattr(cached_text, "MIN_CACHED_CHARACTERS", 100)
     for size, files in ((99, 0), (100, 1)):
         cached_for_text("overlap", size, (), lambda: b"made", bytes, bytes)
         assert len(list(cache.iterdir()) if cache.exists() else []) == files
