@@ -204,5 +204,5 @@ def _mean(values: np.ndarray) -> float | None:
 def _interval(values: np.ndarray) -> tuple[float, float] | None:
     if len(values) < 2 or np.isnan(values).any():
         return None
-    low, high = student_interval(values)
+    low, high = student_interval(values.tolist())
     return float(low), float(high)

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -230,7 +231,7 @@ def changing(model: Model, changes: Sequence[tuple[Place, Change]]) -> Iterator[
     if decodes and kind.explain is Model.explain:
         methods["hidden_states"] = lambda *given: watch(kind.explain_context.__get__(model))(*given)[:2]
     if isinstance(model, Translator):
-        methods["explain_encode"] = watch(kind.explain_encode.__get__(model), in_encoder)
+        methods["explain_encode"] = watch(partial(type(model).explain_encode, model), in_encoder)
         methods["encode"] = lambda *given: model.explain_encode(*given)[0]
     with _LOCK:
         before = {name: vars(model)[name] for name in methods if name in vars(model)}

@@ -74,7 +74,8 @@ def patch(first: Reading, second: Reading, kind: str = "layers", answers: tuple[
             for row, (names, index, column) in enumerate(some)
             for name in names
         ]
-        values.append(measure(first.log_probabilities(changes, len(some))))
+        with torch.no_grad():  # log P(A) − log P(B) is the difference of the logits
+            values.append(measure(first.logits(changes, len(some))))
     returned = ((torch.cat(values).double() - start) / (end - start)).view(len(places), len(columns))
     words = first.source_words if across else first.words
     spoken = (first.tokenizer.token(a), first.tokenizer.token(b))
