@@ -1,5 +1,5 @@
-"""A model as one file: opened from the disk it writes, translates and shows its inside; it requests nothing, and no string
-of a run becomes markup."""
+"""A model as one file: opened from the disk it writes, translates and shows its inside; it requests nothing, and no
+string of a run becomes markup."""
 
 import sys
 from pathlib import Path
@@ -67,7 +67,11 @@ def test_a_translator_shows_alignment_heads_and_search(page, pages):
     page.get_by_label("Sentence").fill("I see a dog.")
     page.get_by_role("button", name="Translate").click()
     page.wait_for_selector(".answer:not(:empty)")
-    for name, drawn in {"Attention": ".part.attention canvas", "Search": ".tree", "States": ".part.states canvas"}.items():
+    for name, drawn in {
+        "Attention": ".part.attention canvas",
+        "Search": ".tree",
+        "States": ".part.states canvas",
+    }.items():
         page.get_by_role("button", name=name, exact=True).click()
         page.wait_for_selector(drawn)
 
@@ -132,5 +136,9 @@ def test_a_page_has_no_serious_violation(page, pages, name):
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-        serious += [f"{scheme}: {one['id']}: {[node['html'][:160] for node in one['nodes'][:3]]}" for one in found if one["impact"] in ("serious", "critical")]
+        serious += [
+            f"{scheme}: {one['id']}: {[node['html'][:160] for node in one['nodes'][:3]]}"
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
     assert not serious, "\n".join(serious)

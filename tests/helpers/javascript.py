@@ -11,7 +11,9 @@ from regard.exchange.chromium import Chromium, find_chromium
 from regard.report.offline_page import script_of
 
 # JSON has no word for these numbers.
-READ = 'const back = (key, value) => ({ "number ∞": Infinity, "number -∞": -Infinity, "number ?": NaN })[value] ?? value;'
+READ = (
+    'const back = (key, value) => ({ "number ∞": Infinity, "number -∞": -Infinity, "number ?": NaN })[value] ?? value;'
+)
 WRITE = """const plain = (key, value) => ArrayBuffer.isView(value) ? [...value].map((one) => plain("", one))
   : value === Infinity ? "number ∞" : value === -Infinity ? "number -∞" : Number.isNaN(value) ? "number ?" : value;"""
 WORDS = {"number ∞": float("inf"), "number -∞": float("-inf"), "number ?": float("nan")}

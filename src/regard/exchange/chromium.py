@@ -24,6 +24,7 @@ from regard.base.errors import RegardError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run", "--disable-extensions")
+LOADED = "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND"
 
 
@@ -49,7 +50,18 @@ class Chromium:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             script = 'eval "exec 3<&$0 4>&$1"; shift; exec "$@"'
             process = subprocess.Popen(
-                ["/bin/sh", "-c", script, str(to_browser[0]), str(from_browser[1]), program, *FLAGS, OFFLINE, *as_root, f"--user-data-dir={profile}"],
+                [
+                    "/bin/sh",
+                    "-c",
+                    script,
+                    str(to_browser[0]),
+                    str(from_browser[1]),
+                    program,
+                    *FLAGS,
+                    OFFLINE,
+                    *as_root,
+                    f"--user-data-dir={profile}",
+                ],
                 pass_fds=(to_browser[0], from_browser[1]),
                 stderr=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -98,7 +110,7 @@ class Chromium:
         if address != "about:blank":
             self.call("Page.enable", session)
             self.call("Page.navigate", session, url=address)
-            page.evaluate("new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', () => done()))")
+            page.evaluate(LOADED)
         return page
 
     def open_file(self, path: Path) -> OpenPage:
@@ -116,5 +128,7 @@ class OpenPage:
         )
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
-            raise RegardError(f"the page failed: {details.get('exception', {}).get('description') or details.get('text')}")
+            raise RegardError(
+                f"the page failed: {details.get('exception', {}).get('description') or details.get('text')}"
+            )
         return answer["result"].get("value")

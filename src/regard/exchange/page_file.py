@@ -1,4 +1,4 @@
-"""A run as one HTML file that runs by itself: model, tokenizers, views and worker, without network, server or installation.
+"""A run as one HTML file that runs by itself: model, tokenizers, views and worker, with no network and no server.
 
 `page_graphs.py` exports the graphs, `page_model.py` and `page_weights.py` make them data, and the modules in
 `web/lab/static/page` compute them in the browser. The views are the lab's own.
@@ -29,15 +29,15 @@ from regard.report.progress import say
 from regard.report.table import significant
 from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.facts import read_facts
+from regard.runs.history import read_metrics
 from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
 from regard.runs.run import PairRun
 from regard.runs.run_report import MEASURES, effort, finding
-from regard.runs.history import read_metrics
 from regard.systems.catalogue import find
 from regard.systems.classifier import Classifier
-from regard.systems.ngram import NGram
 from regard.systems.code import is_own
+from regard.systems.ngram import NGram
 from regard.text.tokenizer import Tokenizer
 
 LARGEST = 200_000_000  # bytes of a page; browsers keep the text and the numbers several times
@@ -61,7 +61,7 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
     if size > LARGEST:
         smaller = "" if weights == "int8" else " --weights int8 makes it smaller;"
         raise RegardError(
-            f"This model would be a page of {of_bytes(size)}, and a browser opens at most {of_bytes(LARGEST)}:{smaller} "
+            f"This model would be a page of {of_bytes(size)}, and pages end at {of_bytes(LARGEST)}:{smaller} "
             "--to onnx and `regard serve` have no such limit."
         )
     return _page(run, made, block, weights, license, scored)
@@ -190,7 +190,9 @@ def _page(run: AnyRun, made: dict[str, Any], block: PageWeights, form: str, lice
 def _json(value: Any) -> str:
     """JSON that no string within can end: it has no <, and no & that an old reader would take for a sign."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("&", "\\u0026").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        text.replace("<", "\\u003c").replace("&", "\\u0026").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    )
 
 
 def _title(run: AnyRun) -> str:
@@ -214,7 +216,11 @@ def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: b
         "license": license or "not stated",
         "seed": facts.get("seed"),
         "begun": facts.get("created"),
-        "weights here": {"fp32": "fp32", "fp16": "fp16, half precision", "int8": "8 bits, which changes probabilities a little"}[form],
+        "weights here": {
+            "fp32": "fp32",
+            "fp16": "fp16, half precision",
+            "int8": "8 bits, which changes probabilities a little",
+        }[form],
         "made with": f"Regard {facts.get('regard')}, PyTorch {facts.get('torch')}",
     }
     measured = [[MEASURES[key], _value(found[key])] for key in MEASURES if found.get(key) is not None]

@@ -5,8 +5,8 @@
     read       tokens, lengths, state → hidden, new state, and the parts
     predict    hidden → logits
 
-One graph serves both writing and looking inside: it is exported from `explain`, and a page computes only what the outputs
-it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, `gates/layer/0/forget`.
+One graph serves both writing and looking inside: it is exported from `explain`, and a page computes only what the
+outputs it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, `gates/layer/0/forget`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
         free = {"tokens": {0: "rows", 1: "columns"}, "lengths": {0: "rows"}, **free_axes(model)}
         yield "read", trace(model, ReadTokens(model), given, free)
     with torch.no_grad():
-        hidden = model.read(tokens, nested({name: given[name] for name in given if name not in ("tokens", "lengths")}))[0]
+        hidden = model.read(tokens, nested({name: given[name] for name in given if name not in ("tokens", "lengths")}))[
+            0
+        ]
     yield "predict", trace(model, Predict(model), {"hidden": hidden}, {"hidden": {0: "rows", 1: "columns"}})
 
 
@@ -108,9 +110,7 @@ class Label(nn.Module):
 
 def named(inside: Inside) -> dict[str, Tensor]:
     """The parts by kind and name, each a tensor of its own: a graph may not return one twice."""
-    return {
-        f"{kind}/{name}": part.clone() for kind, parts in vars(inside).items() for name, part in parts.items()
-    }
+    return {f"{kind}/{name}": part.clone() for kind, parts in vars(inside).items() for name, part in parts.items()}
 
 
 # -- recurrences that PyTorch would unroll ---------------------------------------------------------------------------
@@ -154,8 +154,8 @@ def explain_linear(self: LinearAttention, x: Tensor, state: State, span: Span) -
 
 @contextmanager
 def in_graph() -> Iterator[None]:
-    """MinGRU and LinearAttention loop in the graph, for any number of columns. Attention to a source is not rearranged by
-    hypotheses, since a page looks at one of each source."""
+    """MinGRU and LinearAttention loop in the graph, for any number of columns. Attention to a source is not
+    rearranged by hypotheses, since a page looks at one of each source."""
     written = MinGRU.explain, LinearAttention.explain, attention._by_hypothesis
     try:
         MinGRU.explain, LinearAttention.explain = explain_min_gru, explain_linear  # type: ignore[method-assign]

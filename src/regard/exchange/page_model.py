@@ -1,4 +1,4 @@
-"""A graph of ONNX as plain data for a page: values by number, nodes as short lists, large arrays in the block of weights.
+"""A graph of ONNX as plain data for a page: values by number, nodes as short lists, large arrays with the weights.
 
     {"inputs": {name: value}, "outputs": {name: value},
      "constants": [[value, dims, "f", [numbers] or {"weight": place, "turned": true}], …],
@@ -27,7 +27,9 @@ LAST = np.iinfo(np.int32)
 @cache
 def operators() -> frozenset[str]:
     """The operators that a page can compute."""
-    (table,) = re.findall(r"^export const OPERATORS = \{\n(.*?)^\};", (STATIC / "page" / "operators.js").read_text(), re.S | re.M)
+    (table,) = re.findall(
+        r"^export const OPERATORS = \{\n(.*?)^\};", (STATIC / "page" / "operators.js").read_text(), re.S | re.M
+    )
     return frozenset(re.findall(r"(?:^  |, )([A-Z]\w+): ", table, re.M)) | {"Scan"}
 
 
@@ -106,7 +108,9 @@ class PageGraph:
         kind, dims = self._kind(array), list(array.shape)
         if kind == "i":
             array = np.clip(array, LAST.min, LAST.max).astype(np.int32)
-        kept: Any = array.astype(np.float32).reshape(-1).tolist() if kind == "f" else array.reshape(-1).astype(int).tolist()
+        kept: Any = (
+            array.astype(np.float32).reshape(-1).tolist() if kind == "f" else array.reshape(-1).astype(int).tolist()
+        )
         if array.size > LARGE or not np.isfinite(array).all():
             turned = array.ndim == 2 and kind == "f" and id(value) in self.turned
             kept = {"weight": self.weights.add(array.T if turned else array), **({"turned": True} if turned else {})}

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from javascript import javascript
 from test_onnx import NEURAL, small
 
 import regard
+from javascript import javascript
 from regard.base.errors import RegardError
 from regard.exchange import page_file
 from regard.exchange.formats import export
@@ -21,7 +21,10 @@ from regard.systems.translator import Translator
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
 SENTENCES = ["Three ships left the harbour.", "Où vont-ils ?", "The sea was empty", "Das Schiff!", "(a captain)"]
 ASK = """
-  const ask = (name, given) => new Promise((done, failed) => answer({ id: 1, name, given }, (message) => { if ("answer" in message) done(message.answer); else if ("problem" in message) failed(new Error(message.problem)); }));
+  const ask = (name, given) => new Promise((done, failed) => answer({ id: 1, name, given }, (message) => {
+    if ("answer" in message) done(message.answer);
+    else if ("problem" in message) failed(new Error(message.problem));
+  }));
   await ask("open", given);
   const out = [];
   for (const [name, what] of given.asked) out.push(await ask(name, what));
@@ -47,9 +50,16 @@ def pages(runs, tmp_path_factory):
 
 
 def counted(tmp_path_factory):
-    lines = [f"{a} {b} {c}." for a in ("the ship", "a captain", "the sea") for b in ("left", "saw") for c in ("it", "a harbour", "the sea")]
+    lines = [
+        f"{a} {b} {c}."
+        for a in ("the ship", "a captain", "the sea")
+        for b in ("left", "saw")
+        for c in ("it", "a harbour", "the sea")
+    ]
     folder = tmp_path_factory.mktemp("run") / "ngram"
-    return regard.train("ngram", data=lines * 3, run=folder, settings={"model": {"order": 4}, "data": {"tokenizer": "word"}})
+    return regard.train(
+        "ngram", data=lines * 3, run=folder, settings={"model": {"order": 4}, "data": {"tokenizer": "word"}}
+    )
 
 
 def held(page: Path, name: str):
@@ -128,7 +138,11 @@ def test_shorter_numbers_change_little(pages, system, weights):
 @pytest.mark.parametrize("system", ["ngram", "lstm", "gpt", "mingru", "linear-attention"])
 def test_it_writes_what_regard_writes_greedily_and_by_seed(pages, system):
     run, page = pages(system)
-    ways = [{"temperature": 0.0}, {"temperature": 0.8, "top_k": 9, "seed": 3}, {"temperature": 1.0, "top_p": 0.7, "seed": 4}]
+    ways = [
+        {"temperature": 0.0},
+        {"temperature": 0.8, "top_k": 9, "seed": 3},
+        {"temperature": 1.0, "top_p": 0.7, "seed": 4},
+    ]
     names = {"top_k": "topK", "top_p": "topP"}
     questions = [
         ["write", {"text": text, "tokens": 60, **{names.get(key, key): value for key, value in way.items()}}]
