@@ -1,4 +1,4 @@
-# The server in a container, on the CPU: docs/scaling.md shows the commands. Runs are mounted, the token comes from the
+# The server in a container, on the CPU: docs/guides/scaling.md shows the commands. Runs are mounted, the token comes from the
 # environment of `docker run`; neither is part of the image.
 
 FROM python:3.12-slim AS build

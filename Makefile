@@ -43,6 +43,7 @@ check: $(VENV)/.tests-ready
 	$(BIN)/ruff format --check --quiet src tests tools studies
 	$(BIN)/mypy
 	$(BIN)/python tools/typed_docs.py
+	$(BIN)/python tools/plain_english.py
 
 # Would the tests notice? Small faults in copies of the source: which of them are killed, package by package.
 mutants: $(VENV)/.tests-ready
@@ -77,11 +78,11 @@ lock: $(VENV)/.ready
 	  --constraint constraints.txt --no-emit-package torch --custom-compile-command "make lock" \
 	  --output-file requirements.lock pyproject.toml -
 
-# The documentation as one site in build/site, which needs no network and no server: open build/site/README.html.
+# The documentation as one site in build/site, which needs no network and no server: open build/site/index.html.
 docs: $(VENV)/.ready
 	$(PIP) --editable '.[docs]'
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/site
-	@echo "Open build/site/README.html in a browser."
+	@echo "Open build/site/index.html in a browser."
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,24 +1,39 @@
-"""The site of the documentation: `make docs`. Sphinx reads the Markdown pages where they lie, README.md is the first.
+"""The site of the documentation: `make docs`. Sphinx reads the Markdown pages in place; docs/index.md is the first.
 
-Nothing is loaded from elsewhere, and the search works without a server, so the folder build/site can be copied and
-opened anywhere.
+The site loads nothing from other servers, and its search works without a server, so the folder build/site can be copied
+and opened anywhere. Mathematics becomes MathML, which browsers typeset themselves.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
+
+from latex2mathml.converter import convert
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from reference_pages import PAGES, api_reference
 
 from regard import __version__
 from regard.learn.lectures import Anchor, with_places
 
 project, author, release = "Regard", "Regard", __version__
-extensions = ["myst_parser"]
-root_doc = "README"
-include_patterns = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**.md"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+root_doc = "docs/index"
+include_patterns = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "docs/**.md", "notes/**.md"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+default_role = "literal"
+smartquotes = False  # --option has two hyphens
+suppress_warnings = ["docutils"]  # of docstrings, which are plain text
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
 highlight_language = "text"
 html_theme = "furo"
 html_title = "Regard"
@@ -26,31 +41,34 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_show_search_summary = False  # it would fetch pages, which a browser refuses without a server
+html_math_renderer = "mathml"
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0072B2"},
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
 
-CONTENTS = {
-    "Lectures": [f"docs/lectures/{number}" for number in ("000", "001", "002", "003", "004", "errata")],
-    "Learn": ["docs/claims", "docs/exercises", "docs/attention", "docs/after-gpt", "docs/inspect", "docs/lab"],
-    "Use": [
-        *("docs/data", "docs/translation", "docs/runs", "docs/python", "docs/recipes", "docs/exchange", "docs/serve"),
-        *("docs/scaling", "docs/trust"),
-    ],
-    "Build": ["CONTRIBUTING", "docs/architecture", "docs/performance", "docs/lab-notes", "SECURITY"],
-}
-
 
 def complete(app: Any, name: str, source: list[str]) -> None:
-    """The table of contents under the first page; on a lecture's page the code itself, with its line numbers."""
-    if name == root_doc:
-        source[0] = re.sub(r"\[(\w+)\]\(notebooks\)", r"\1", source[0])  # a folder, which is no page
-        for caption, pages in CONTENTS.items():
-            listed = "\n".join(pages)
-            source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
+    """Generated pages get their content, lectures the code itself with its line numbers; notes are in no sidebar."""
+    if name in PAGES:
+        source[0] += "\n" + PAGES[name]()
+    elif name == "docs/reference/python":
+        source[0] += "\n" + api_reference()
     elif name.startswith("docs/lectures/"):
         source[0] = with_places(source[0], show_code)
+    elif name.startswith("notes/"):
+        source[0] = f"---\norphan: true\n---\n\n{source[0]}"
+    source[0] = re.sub(r"\]\(((?:\.\./)*)(?:README\.md)(#[\w-]*)?\)", r"](\1docs/index.md)", source[0])
+
+
+def write_math(self: Any, node: Any) -> None:
+    """A formula as MathML."""
+    from docutils.nodes import SkipNode
+
+    block = node.tagname == "math_block"
+    formula = convert(node.astext(), display="block" if block else "inline")
+    self.body.append(f"<div class='math' style='margin: 0.6em 0'>{formula}</div>" if block else formula)
+    raise SkipNode
 
 
 def show_code(anchor: Anchor) -> str:
@@ -62,7 +80,7 @@ def show_code(anchor: Anchor) -> str:
 
 
 def lead_to_the_first_page(app: Any, problem: Exception | None) -> None:
-    """index.html, which web servers and browsers open for the folder, goes on to README.html."""
+    """index.html, which web servers and browsers open for the folder, leads to the first page."""
     target = f"{root_doc}.html"
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{project}</title>
@@ -74,5 +92,6 @@ def lead_to_the_first_page(app: Any, problem: Exception | None) -> None:
 
 
 def setup(app: Any) -> None:
+    app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.connect("source-read", complete)
     app.connect("build-finished", lead_to_the_first_page)

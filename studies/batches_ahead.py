@@ -22,12 +22,12 @@ import torch
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.systems.model import Model
-from regard.text.batches import Streams, Windows
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_tokens import TokenPairs
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.text_batches import Streams, Windows
+from regard.text.tokenizers.pair_tokens import TokenPairs
 from regard.training.loop import Trainer
-from regard.training.prefetch import AHEAD, Feed
-from regard.training.validation import Verdict
+from regard.training.prefetch import AHEAD, PrefetchingLoader
+from regard.training.validation import ValidationResult
 
 WORDS = 8000
 WORK: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -67,7 +67,7 @@ def main() -> None:
             measure(name, trainer, options.steps, options.rounds)
 
 
-def never(model: Model) -> Verdict:
+def never(model: Model) -> ValidationResult:
     raise AssertionError("nothing is validated here")
 
 
@@ -93,8 +93,8 @@ def measure(name: str, trainer: Trainer, steps: int, rounds: int) -> None:
     for step in range(20):
         trainer.batches.batch(step)
     making = (time.perf_counter() - began) / 20
-    ways = {"when needed": Feed(trainer.batches, trainer.device, 0)}
-    ways["made ahead"] = Feed(trainer.batches, trainer.device, AHEAD)
+    ways = {"when needed": PrefetchingLoader(trainer.batches, trainer.device, 0)}
+    ways["made ahead"] = PrefetchingLoader(trainer.batches, trainer.device, AHEAD)
     times: dict[str, list[float]] = {way: [] for way in ways}
     trainer.model.train()
     for _ in range(2 * steps):  # chooses kernels, records graphs

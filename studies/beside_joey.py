@@ -159,9 +159,9 @@ def arguments() -> argparse.Namespace:
 def share_words(data: Path, folder: Path, options: argparse.Namespace) -> None:
     """The same words for both, separated by blanks; as many training pairs as the updates read (Joey NMT looks at its
     limit only when an epoch ends)."""
-    from regard.text.tokenizer import SPLIT_WORDS, _splitter
+    from regard.text.tokenizers.engine import SPLIT_WORDS, splitter
 
-    cut = _splitter(SPLIT_WORDS)
+    cut = splitter(SPLIT_WORDS)
     parts = {
         "train": ("train", BATCH * options.updates),
         "dev": ("val", BATCH),

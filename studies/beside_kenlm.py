@@ -33,13 +33,13 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.exchange.arpa import write_arpa
-from regard.fast.gram_table import table_of
-from regard.runs.language_run import LanguageRun
+from regard.fast.counting.gram_table import table_of
 from regard.runs.recipe import compose
 from regard.runs.speed import install
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:

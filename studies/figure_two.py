@@ -137,9 +137,9 @@ def verses(path: Path, test: int) -> tuple[list[Pair], list[Pair]]:
 
 def hold_out(pairs: list[Pair], test: int, most: float) -> tuple[list[Pair], list[Pair]]:
     """Of each length class `test` pairs, at most a share of it, among those whose sides occur once."""
-    from regard.text.pair_split import bare
+    from regard.text.split import normalize_for_comparison
 
-    sides = [bare([pair[side] for pair in pairs]) for side in (0, 1)]
+    sides = [normalize_for_comparison([pair[side] for pair in pairs]) for side in (0, 1)]
     counts = [Counter(side) for side in sides]
     alone = [all(count[side[n]] == 1 for count, side in zip(counts, sides)) for n in range(len(pairs))]
     order = np.random.default_rng(0).permutation(len(pairs)).tolist()

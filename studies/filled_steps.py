@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from regard.runs.folder import pick_device
+from regard.base.device import pick_device
+from regard.runs.prepare import prepare
 from regard.runs.recipe import compose
-from regard.runs.train import build_trainer, prepare
+from regard.runs.train import build_trainer
 
 
 def rate(system: str, size: str, data: dict[str, Any], tokens: int, seconds: float, warm_up: float) -> tuple[int, str]:

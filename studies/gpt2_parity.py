@@ -26,7 +26,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from regard.runs.recipe import compose
 from regard.systems.gpt import GPT
-from regard.text.batches import Windows
+from regard.text.batches.text_batches import Windows
 from regard.training.loop import Trainer
 from regard.training.validation import TextValidation
 

@@ -25,8 +25,8 @@ import torch
 
 from regard.bench.contenders import Place
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows
-from regard.fast.causal_attention import attend_causal
-from regard.fast.linear_cross_entropy import linear_cross_entropy
+from regard.fast.attention.causal_attention import attend_causal
+from regard.fast.training.linear_cross_entropy import linear_cross_entropy
 from regard.runs.recipe import compose
 from regard.systems.gpt import GPT
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.base.files import write_text
+from regard.base.writing import write_text
 from regard.corpora.phrasebook import lexicon, make_pairs
 from regard.layers.position import Sinusoid
 from regard.layers.recurrent import CELLS, LSTM, Elman, Recurrent

@@ -6,10 +6,10 @@
 
 The Transformer of `regard bench translate-train` (6+6×512, 512 pairs of 32+32 tokens) trains as `regard train` does, in
 bf16, in up to six ways: its blocks one after the other with PyTorch's attention ("plain"), the same in a CUDA graph
-("graph"), both compiled ("compiled", "compiled-graph"), and as fused stacks (fast/short_blocks.py), both ways.
+("graph"), both compiled ("compiled", "compiled-graph"), and as fused stacks (`short_blocks`), both ways.
 Milliseconds are of the median of three rounds of --steps steps. --kernels adds the kernels of one step and the longest
 of them; --attention attention alone, forward and backward in a graph, by each of PyTorch's backends and by
-fast/short_attention.py. --padding needs no GPU: which share of a corpus's batches is real tokens, in as many shapes
+`short_attention`. --padding needs no GPU: which share of a corpus's batches is real tokens, in as many shapes
 as they come and in few, by the seconds of the training (--source and --target name the languages of its files; a table
 needs none). Nothing else should run. A JSON line comes last.
 """
@@ -34,11 +34,11 @@ from regard.bench.contenders import Place
 from regard.bench.training_step import RegardTraining
 from regard.bench.translators import random_pairs, recipe, regard_transformer, vocabulary
 from regard.fast import uninstall
-from regard.fast.short_attention import attend_packed
-from regard.runs.data import PairData, read_data
+from regard.fast.attention.short_attention import attend_packed
+from regard.runs.prepare import open_data
 from regard.runs.recipe import compose
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import GRIDS, ShapedPairBatches
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import GRIDS, ShapedPairBatches
 
 WAYS = ("plain", "graph", "compiled", "compiled-graph", "fused", "fused-graph")
 ROWS, LENGTH = 512, 32
@@ -166,8 +166,7 @@ def rounds(work: Callable[[], object]) -> float:
 def padding(corpus: str, source: str, target: str) -> list[dict[str, Any]]:
     """Of the batches of an epoch, in as many shapes as they come and in few."""
     data = {"corpus": corpus, "source": source, "target": target, "vocabulary": 6000}
-    found = read_data(compose("transformer", "small", {"data": data}))
-    assert isinstance(found, PairData)
+    found: Any = open_data(compose("transformer", "small", {"data": data})).cut()
     pairs = found.train
     rows = []
     for budget in (4096, 8192, 32768):

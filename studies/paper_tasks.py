@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.runs.folder import pick_device
+from regard.base.device import pick_device
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model

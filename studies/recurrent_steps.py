@@ -6,7 +6,7 @@
 For each shape the same Trainer as `regard train` reads random tokens, carries its state and steps with AdamW in bf16,
 after a warm-up, in up to three ways: "plain" (training.capture off) and "graph" (on) with one kernel for all steps of
 a layer (fast/kernels/persistent.py), "graph-chain" with kernels for each step, in fp32 with TF32 products
-(fast/lstm_chain.py).
+(fast/recurrence/lstm_chain.py).
 Tokens per second are of the median of three rounds of --steps steps, with the device waited for at the end of each
 round. --cells adds one layer alone, forward and backward in a graph: nn.LSTM in three precisions, and the one kernel.
 Nothing else should run. A JSON line comes last.
@@ -31,7 +31,7 @@ from regard.fast import install
 from regard.fast.kernels.persistent import recur
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel
-from regard.text.batches import Streams
+from regard.text.batches.text_batches import Streams
 from regard.training.loop import Trainer
 from regard.training.validation import TextValidation
 

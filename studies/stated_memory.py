@@ -31,7 +31,7 @@ CASES = {
 TRAIN = """
 import sys, torch
 from regard.cli import main
-from regard.runs.train import peak_memory
+from regard.runs.dry_run import peak_memory
 main(sys.argv[2:])
 print(peak_memory(torch.device(sys.argv[1])))
 """

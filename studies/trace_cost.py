@@ -26,7 +26,7 @@ from regard.decoding.generate import generate
 from regard.decoding.sampling import Sampling
 from regard.insight.tracing import trace_language
 from regard.systems.gpt import GPT, Settings
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 def arguments() -> argparse.Namespace:

@@ -63,7 +63,7 @@ class Disturbed:
     number `at` fails."""
 
     def __init__(self, root: str, counter: str, at: int, fault: str):
-        self.root, self.at, self.fault = root, at, fault
+        self.root, self.progress, self.fault = root, at, fault
         self.counter, self.one_counts = os.open(counter, os.O_RDWR | os.O_CREAT), threading.RLock()
         os.pwrite(self.counter, b"%9d" % 0, 0)
 
@@ -72,7 +72,7 @@ class Disturbed:
         with self.one_counts:  # of the threads of a process
             done = int(os.pread(self.counter, 9, 0)) + 1
             os.pwrite(self.counter, b"%9d" % done, 0)
-        return done == self.at or (self.fault == "full" and 0 < self.at < done and operation in FILLS)
+        return done == self.progress or (self.fault == "full" and 0 < self.progress < done and operation in FILLS)
 
     def holds(self, path: object) -> bool:
         """Is this a file below the root? `path` may be a descriptor, of a pipe too."""
@@ -481,10 +481,10 @@ def warm(works: list[Work]) -> None:
     from regard.cli import main as command
     from regard.comparison import language_task
     from regard.runs import run_report
-    from regard.text import kept_text
+    from regard.text import cached_text
 
     torch.set_num_threads(1)
-    kept_text.WORTH = 0  # what is found out about these small corpora is kept in the cache, too
+    cached_text.MIN_CACHED_CHARACTERS = 0  # so that results for these small corpora are cached, too
     run_report.LONG = language_task.WRITTEN = 9  # tokens of the samples on a page, and to measure the speed of writing,
     language_task.SAMPLE = dict.fromkeys(language_task.SAMPLE, 9)  # which take more time than all that is saved
     fork_runs()

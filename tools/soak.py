@@ -1,5 +1,5 @@
 """Does anything grow? Train, resume, generate, translate and serve again and again, in one process and in many: memory,
-open files, threads and the cache. `make soak`, or `python tools/soak.py --minutes 60 --out docs/soak.svg`.
+open files, threads and the cache. `make soak`, or `python tools/soak.py --minutes 60 --out notes/soak.svg`.
 
 One `regard serve` runs all the time: each round it is given new runs in place of the old, and is asked for texts and
 translations. The picture shows each quantity as a share of what it was after the first rounds; a line that rises is a

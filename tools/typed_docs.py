@@ -15,13 +15,12 @@ from shutil import which
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "lectures").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GIVEN = {  # of fragments: what a reader of the page has at hand
-    "README.md": "model words state",
     "docs/architecture.md": "model words state Row partial run chained may_be_chained _replayed needs_cuda",
     "docs/exercises.md": "query key value mask torch",
-    "docs/inspect.md": "head t s",
-    "docs/translation.md": "model source lengths words state",
+    "docs/guides/inspect.md": "head t s",
+    "docs/guides/translation.md": "model source lengths words state",
 }
 MYPY = ["--cache-dir=.mypy_cache/docs", "--check-untyped-defs", "--ignore-missing-imports", "--no-error-summary"]
 

@@ -29,28 +29,31 @@ if TYPE_CHECKING:
     from regard.decoding.beam import Beam
     from regard.decoding.sampling import Sampling
     from regard.exchange.export_and_import import export, import_model
+    from regard.insight.interventions.changing import intervene
     from regard.insight.trace import Trace
     from regard.layers.cell import Cell
     from regard.layers.layer import Layer
-    from regard.layers.pooling import attention, density
-    from regard.runs.classification_run import ClassificationRun, Labelling
-    from regard.runs.history import History
-    from regard.runs.language_run import LanguageRun
+    from regard.pooling import attention, density
     from regard.runs.load import load
     from regard.runs.prediction import Prediction
+    from regard.runs.resume import resume
     from regard.runs.run import Run
-    from regard.runs.train import resume, train
-    from regard.runs.translation_run import Translation, TranslationRun
+    from regard.runs.store.history import History
+    from regard.runs.tasks.classification.run import ClassificationRun, Labelling
+    from regard.runs.tasks.language.run import LanguageRun
+    from regard.runs.tasks.translation.answers import Translation
+    from regard.runs.tasks.translation.run import TranslationRun
+    from regard.runs.train import train
     from regard.systems.model import Model
 
 _HOMES = {
     "Beam": "decoding.beam",
     "Cell": "layers.cell",
-    "ClassificationRun": "runs.classification_run",
+    "ClassificationRun": "runs.tasks.classification.run",
     "Comparison": "comparison.comparison",
-    "History": "runs.history",
-    "Labelling": "runs.classification_run",
-    "LanguageRun": "runs.language_run",
+    "History": "runs.store.history",
+    "Labelling": "runs.tasks.classification.run",
+    "LanguageRun": "runs.tasks.language.run",
     "Layer": "layers.layer",
     "Model": "systems.model",
     "Prediction": "runs.prediction",
@@ -58,21 +61,22 @@ _HOMES = {
     "Run": "runs.run",
     "Sampling": "decoding.sampling",
     "Trace": "insight.trace",
-    "Translation": "runs.translation_run",
-    "TranslationRun": "runs.translation_run",
-    "attention": "layers.pooling",
+    "Translation": "runs.tasks.translation.answers",
+    "TranslationRun": "runs.tasks.translation.run",
+    "attention": "pooling",
     "compare": "comparison.comparison",
-    "density": "layers.pooling",
+    "density": "pooling",
     "export": "exchange.export_and_import",
     "import_model": "exchange.export_and_import",
+    "intervene": "insight.interventions.changing",
     "load": "runs.load",
-    "resume": "runs.train",
+    "resume": "runs.resume",
     "train": "runs.train",
 }
 __all__ = [
     "Beam", "Cell", "ClassificationRun", "Comparison", "History", "Labelling", "LanguageRun", "Layer", "Model",
     "Prediction", "RegardError", "Run", "Sampling", "Trace", "Translation", "TranslationRun", "attention", "compare",
-    "density", "export", "import_model", "load", "resume", "train",
+    "density", "export", "import_model", "intervene", "load", "resume", "train",
 ]  # fmt: skip
 
 

@@ -14,11 +14,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.comparison.comparison import Comparison, compare
 from regard.comparison.findings import notes
 from regard.comparison.ladders import LANGUAGE, PROMPT, TRANSLATION, side_by_side
@@ -26,25 +27,34 @@ from regard.comparison.question import Question
 from regard.comparison.translation_task import read_test
 from regard.report.progress import clock, say
 from regard.report.table import print_json, print_table
-from regard.runs.new_folder import free_folder
+from regard.runs.store.lock import free_folder
 
 FAMILIES = (
-    "Newer is not always better: rnn, lstm and gru are one family, nnlm's window is another, "
-    "and self-attention is the bare heart of a layer of gpt. dan averages all it has read and knows no order."
+    "Newer is not always better: rnn, lstm and gru are one family and nnlm with its window is another; self-attention "
+    "is the core of a gpt layer alone, and dan averages all words and ignores their order."
 )
-NOTHING = "(nothing: it was trained for too short a time)"
+NOTHING = "(nothing: it was not trained long enough)"
 
 
 def run_demo(
-    *, budget: str | None = None, everything: bool = False, folder: Path | None = None, as_json: bool = False
+    *,
+    budget: str | None = None,
+    minute: bool = False,
+    everything: bool = False,
+    folder: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     began = time.perf_counter()
+    if minute and (budget or everything):
+        raise RegardError("--minute chooses the systems and their time: leave --budget and --all out.")
     language, translation = (
         LANGUAGE.question(budget or LANGUAGE.budget(), everything=everything),
         TRANSLATION.question(budget or TRANSLATION.budget()),
     )
+    if minute:
+        language, translation = (replace(one, **_in_a_minute(one)) for one in (language, translation))
     for ladder, question in ((LANGUAGE, language), (TRANSLATION, translation)):
-        if question.limit.unit == "seconds" and question.limit.amount < ladder.seconds / 2:
+        if not minute and question.limit.unit == "seconds" and question.limit.amount < ladder.seconds / 2:
             say(ladder.too_short(question.limit.amount))
     with nullcontext(folder) if folder is not None else free_folder(Path("runs") / "demo") as place:
         with climbing_aside(translation, place / TRANSLATION.folder):
@@ -58,6 +68,12 @@ def run_demo(
         _print_next(models, translators, time.perf_counter() - began)
     if failed := {**models.failed, **translators.failed}:
         raise RegardError(f"Some runs failed: {'; '.join(failed.values())}")
+
+
+def _in_a_minute(question: Question) -> dict[str, Any]:
+    """The systems and the time of each that fit into a minute in all."""
+    systems, seconds = (("transformer",), 34) if "transformer" in question.systems else (("ngram", "lstm", "gpt"), 14)
+    return {"systems": systems, "budget": f"{seconds if side_by_side() else seconds / 2:g}s"}
 
 
 def climb(question: Question, folder: Path) -> Comparison:
@@ -80,7 +96,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
         yield
         return
     words = [*shlex.split(question.command())[1:], "--run", str(folder)]
-    say(f"{counted(len(question.systems), 'translator')} train beside the language models, on the other core")
+    say(f"training {pluralize(len(question.systems), 'translator')} on the other core at the same time")
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f"{folder.name}.log"  # two bars would overwrite each other
     with path.open("a", encoding="utf-8") as log:
@@ -145,8 +161,7 @@ def _print_table(comparison: Comparison) -> None:
 def _print_next(models: Comparison, translators: Comparison, seconds: float) -> None:
     writer = models.plan.run_folder(models.plan.entrants[-1], 1)
     translator = translators.folder / translators.order[0]["label"]
-    print(f"\n{clock(seconds)} in all. Look at {models.report} and {translators.report}, then for example:")
+    print(f"\n{clock(seconds)} in total. Open {models.report} and {translators.report}, then try:")
     print(f"  regard generate {writer} --prompt '{PROMPT}' --temperature 0.8")
     print(f"  echo 'They are watching.' | regard translate {translator} --alignment")
-    print("  regard compare lstm gpt llama --data my.txt")
-    print("  regard train transformer --data pairs.tsv")
+    print("  regard train lstm --data my.txt --budget 60s")

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 import regard
-from regard.base.files import file_digest, with_digest
+from regard.base.digests import file_digest, with_digest
 from regard.cli import main
 from regard.runs.run_report import write_report
 

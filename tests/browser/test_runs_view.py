@@ -77,7 +77,7 @@ def test_a_run_is_started_from_the_form_watched_stopped_and_goes_on(own_lab, pag
     page.add_init_script("const run = setTimeout; setTimeout = (act, wait) => run(act, wait > 9000 ? 60 * wait : wait)")
     page.goto(f"{own_lab.url}#/new?system=lstm&size=tiny")
     page.locator("input[type=file]").set_input_files(text_file)
-    expect(page.locator(".findings caption")).to_have_text("What was found in it")
+    expect(page.locator(".findings caption")).to_have_text("Findings")
     expect(page.locator(".findings")).to_contain_text("80")  # lines
     steps = page.get_by_label("steps", exact=True)
     steps.fill("none")

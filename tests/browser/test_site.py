@@ -45,16 +45,57 @@ def test_the_search_finds_without_a_server(site, page):
 
 
 def test_the_first_page_leads_to_all_others(site, page):
-    page.goto((site / "README.html").as_uri())
-    targets = page.locator(".sidebar-tree a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
-    pages = {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert pages <= set(targets)
+    page.goto((site / "docs" / "index.html").as_uri())
+    links = page.locator(".sidebar-tree a").evaluate_all("links => links.map(link => link.href)")
+    pages = {(site / path.relative_to(ROOT)).with_suffix(".html").as_uri() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages - {(site / "docs" / "index.html").as_uri()} <= set(links)
+    assert links[0].endswith("/tutorials/first-model.html")
+    assert not [link for link in links if "/notes/" in link]  # the diary is built, and in no sidebar
 
 
 def test_the_folder_opens_on_the_first_page(site, page):
     page.goto((site / "index.html").as_uri())
-    page.wait_for_url("**/README.html")
+    page.wait_for_url("**/docs/index.html")
     assert "Regard" in page.inner_text("h1")
+
+
+KINDS = (
+    "docs/index", "docs/tutorials/your-own-layer", "docs/guides/data", "docs/reference/settings", "docs/benchmarks"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_page_of_each_kind_fits_a_desk_and_a_phone(site, page, name, scheme):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.emulate_media(color_scheme=scheme)
+    page.goto((site / f"{name}.html").as_uri())
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 0)")
+    assert not [url for url in asked if not url.startswith(("file:", "data:"))]
+
+
+def test_formulas_are_typeset_and_commands_can_be_copied(site, page):
+    page.goto((site / "docs" / "tutorials" / "your-own-layer.html").as_uri())
+    assert page.locator("article math").count() >= 3
+    assert page.locator("article math mi", has_text="σ").count() >= 1
+    assert page.locator("button.copybtn").count() >= 5
+
+
+def test_the_reference_is_made_from_the_code(site, page):
+    page.goto((site / "docs" / "reference" / "settings.html").as_uri())
+    text = page.inner_text("article")
+    for name in ("learning_rate", "batch_tokens", "label_smoothing", "tokenizer", "order", "heads"):
+        assert name in text
+    page.goto((site / "docs" / "reference" / "python.html").as_uri())
+    assert {"regard.train", "regard.LanguageRun"} <= {
+        *page.locator("article dt.sig").evaluate_all("all => all.map(one => one.id)")
+    }
+    page.goto((site / "docs" / "reference" / "commands.html").as_uri())
+    assert page.locator("article h3", has_text="regard train").count() == 1
 
 
 def test_no_page_swallows_a_word_in_angle_brackets(site, page):

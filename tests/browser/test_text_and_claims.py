@@ -21,9 +21,9 @@ def test_a_corpus_is_counted_and_a_sentence_is_cut(lab, page):
 
 
 def test_numbers_of_the_page_are_those_of_the_check(lab, page, text_file):
-    from regard.text.check import check_text
+    from regard.text.check.check_text import check_text
     from regard.text.corpus import open_corpus
-    from regard.text.word_counts import count_words
+    from regard.text.tokenizers.word_counts import count_words
 
     counted = count_words(open_corpus(text_file).splits)
     checked = check_text(text_file).files["text"]

@@ -27,13 +27,11 @@ def test_the_slider_shows_the_weights_of_its_moment(lab, page, trained_folder):
 
 def test_a_run_without_moments_says_how_to_keep_some(lab, page):
     page.goto(f"{lab.url}#/time?run=gpt")
-    page.wait_for_selector(
-        ".lead:has-text('gpt kept no moments of its training') code:has-text('--training.snapshots')"
-    )
+    page.wait_for_selector(".lead:has-text('gpt has no snapshots') code:has-text('--training.snapshots')")
     assert not page.is_visible("input[type=range]")
     page.goto(f"{lab.url}#/time?run=lstm")  # which has some
     page.wait_for_selector("input[type=range]")
-    assert not page.is_visible("text=kept no moments")
+    assert not page.is_visible("text=has no snapshots")
 
 
 def test_the_plane_shows_the_last_moment_best_and_turns_with_nothing():

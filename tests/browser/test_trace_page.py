@@ -5,10 +5,10 @@ import torch
 from playwright.sync_api import expect
 
 from regard.insight.arithmetic.calculation import calculate_language
-from regard.insight.trace_page import trace_page
 from regard.insight.tracing import trace_language, trace_translation
+from regard.insight.views.page import trace_page
 from regard.laws.registry import builder, stirred
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
 

@@ -13,9 +13,10 @@ import pytest
 import regard as package
 from regard.cli.commands import app
 from regard.exchange.formats import FORMATS
-from regard.runs.recipe import DataSettings, PairDataSettings, system_module
+from regard.runs.data_settings import DataSettings, PairDataSettings
+from regard.runs.recipe import system_module
 from regard.systems.catalogue import SYSTEMS
-from regard.training.hyperparameters import Counting, PairTraining, Training
+from regard.training.hyperparameters import CountTraining, PairTraining, Training
 
 SOURCE = Path(package.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)?)")
@@ -64,7 +65,7 @@ def options(verb):
 OPTIONS = {name: options(verb) for name, verb in commands()}
 OPTIONS["export"] |= {name for form in FORMATS.values() for name in form.options or ()}
 SETTINGS = {f"data.{f.name}" for section in (DataSettings, PairDataSettings) for f in fields(section)}
-SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, Counting) for f in fields(section)}
+SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, CountTraining) for f in fields(section)}
 SETTINGS |= {f"model.{f.name}" for system in SYSTEMS for f in fields(system_module(system.name).Settings)}
 
 
@@ -158,7 +159,7 @@ def test_a_setting_of_the_data_without_its_section_leads_to_it(wrong, data, verb
 def test_an_option_without_a_verb_is_answered_with_our_name(wrong):
     assert "did you mean `regard train SYSTEM --training.learning_rate`?" in wrong("--lr", "3")
     assert "did you mean `regard train SYSTEM --training.steps`?" in wrong("--training.steps=3")
-    assert "the verb comes first" in wrong("--colour", "red")
+    assert "put the verb first" in wrong("--colour", "red")
 
 
 def test_a_text_on_the_command_line_is_answered_with_the_pipe(wrong):

@@ -64,7 +64,7 @@ def test_after_a_long_text_the_context_is_read_from_its_end(trained):
 
 
 def test_words_are_set_apart_unless_asked_otherwise():
-    from regard.cli.chatting import joined
+    from regard.cli.conversation import joined
 
     assert joined("The cat", "sat") == "The cat sat"
     assert joined("The cat ", "sat") == "The cat sat"
@@ -122,7 +122,7 @@ def test_a_translator_can_draw_and_forget(regard, translator):
         ("/save ~nouser/x", "cannot be written"),
         ("/save a\0b", "cannot be written"),
         (f"/save {'x' * 300}", "choose another name"),
-        ("/undo it", "stands alone"),
+        ("/undo it", "takes no argument"),
     ],
 )
 def test_a_wrong_line_in_a_pipe_is_one_sentence(wrong, trained, line, sentence):

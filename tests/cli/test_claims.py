@@ -97,7 +97,7 @@ def test_the_table_has_a_sign_and_the_numbers_of_every_claim(regard, two, folder
         assert verdict.endswith(one["statement"])
         assert any(number["quantity"] in found for number in one["numbers"]["expected"])
         assert ("did not come out" in found) != one["control"]["came_out"]
-    assert "without --quick they are run in full" in out
+    assert "run without --quick for the full ones" in out
     assert "Quick, at reduced size: ✓ 2 hold" in out
 
 
@@ -173,7 +173,7 @@ def test_an_unknown_claim_is_refused_with_what_was_meant(wrong):
 
 def test_a_folder_that_holds_something_else_is_left_alone(wrong, tmp_path, text_file):
     (tmp_path / "report.html").write_text("mine")
-    assert "holds no claims: choose another --run" in wrong("claims", "hull", "--quick", "--run", tmp_path)
+    assert "has no claims report: choose another --run" in wrong("claims", "hull", "--quick", "--run", tmp_path)
     assert (tmp_path / "report.html").read_text() == "mine"
     assert "choose another --run" in wrong("claims", "hull", "--quick", "--run", text_file)
 

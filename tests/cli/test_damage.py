@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from regard.base.errors import RegardError
-from regard.runs.facts import read_facts
-from regard.runs.folder import MAY_CHANGE, MAY_MOVE, open_recipe
+from regard.runs.store.facts import read_facts
+from regard.runs.store.folder import MAY_CHANGE, MAY_MOVE, open_recipe
 from regard.training.checkpoint import load_tensors
 from regard.training.metrics import sound_metrics
 
@@ -127,11 +127,11 @@ def test_a_tokenizer_more_or_less_is_refused(run, wrong):
     assert "tokenizer.json is missing" in wrong("evaluate", run)
 
 
-def test_runs_of_an_older_version_still_open(run, regard):
+def test_a_run_without_a_digest_is_refused_in_one_sentence(run, wrong):
     facts = json.loads((run / "run.json").read_text())
-    del facts["files"], facts["recipe"], facts["blake2b"]
+    del facts["blake2b"]
     (run / "run.json").write_text(json.dumps(facts))
-    assert regard("evaluate", run)[0] == 0
+    assert f"{run / 'run.json'} has no digest: an older Regard wrote it" in wrong("evaluate", run)
 
 
 @pytest.mark.parametrize("change, said", [

@@ -42,7 +42,7 @@ def test_a_file_is_written_once(regard, wrong, tmp_path, monkeypatch):
 def test_wrong_input_is_one_sentence(wrong, tmp_path):
     file = tmp_path / "other.py"
     assert "did you mean causal-mask?" in wrong("exercise", "causal-masks")
-    assert "Say which exercise" in wrong("exercise", "--out", file)
+    assert "Name the exercise" in wrong("exercise", "--out", file)
     assert "'.' is a folder" in wrong("exercise", "causal-mask", "--out", ".")
     assert "There is no file" in wrong("exercise", "check", file)
     file.write_text("x = 1\n")

@@ -7,23 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from regard.base.digests import file_digest
 from regard.base.errors import RegardError
-from regard.base.files import (
-    BLOCK,
-    Held,
-    append_line,
-    claiming,
-    file_digest,
-    locked,
-    read_whole,
-    reading,
-    write_new,
-    write_text,
-)
-from regard.cli.file_to_file import line_by_line
-from regard.cli.writing import _digests
-from regard.runs.new_folder import tidy
-from regard.text.lines import BOM, read_lines
+from regard.base.locks import Locked, exclusive_name, try_lock, write_new
+from regard.base.reading import BLOCK, read_whole, reading
+from regard.base.writing import append_line, write_text
+from regard.cli.file_to_file import line_by_line, run_digests
+from regard.runs.store.lock import tidy
+from regard.text.readers.lines import BOM, read_lines
 
 
 def upper(lines, before):
@@ -69,13 +60,13 @@ def test_a_new_file_needs_a_name_and_a_folder(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_a_line_that_finds_no_room_is_said_in_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.base.files.open_own_file", lambda path, flags: os.open("/dev/full", flags))
+    monkeypatch.setattr("regard.base.writing.open_own_file", lambda path, flags: os.open("/dev/full", flags))
     with pytest.raises(RegardError, match="disk is full"):
         append_line(tmp_path / "metrics.jsonl", "{}")
 
 
 def test_of_two_writers_of_a_new_file_one_is_refused(tmp_path):
-    with claiming(tmp_path / "page.html"), pytest.raises(Held):
+    with exclusive_name(tmp_path / "page.html"), pytest.raises(Locked):
         write_new(tmp_path / "page.html", "another")
     assert not list(tmp_path.iterdir())
 
@@ -110,9 +101,9 @@ def test_ones_own_files_of_such_names_are_not_touched(source, out, name, kind, t
 def test_a_lock_that_its_holder_removed_is_no_lock(tmp_path):
     """Else a process that had opened it before and one that makes it anew would both hold one."""
     path = tmp_path / ".lock"
-    with locked(path):
+    with try_lock(path):
         path.unlink()
-        with locked(path), pytest.raises(RegardError, match="Another process"), locked(path):
+        with try_lock(path), pytest.raises(RegardError, match="Another process"), try_lock(path):
             pass
 
 
@@ -162,7 +153,7 @@ def test_a_file_that_has_nothing_to_read_yet_is_refused(tmp_path, monkeypatch):
     """Some files of /proc, such as the kernel's log, say that they are regular, as this pipe does here."""
     os.mkfifo(tmp_path / "kmsg")
     writer = os.open(tmp_path / "kmsg", os.O_RDWR)
-    monkeypatch.setattr("regard.base.files.stat.S_ISREG", lambda mode: True)
+    monkeypatch.setattr("regard.base.reading.stat.S_ISREG", lambda mode: True)
     for read in (
         lambda stream: stream.read(),
         lambda stream: stream.read(4),
@@ -217,11 +208,11 @@ def test_a_file_is_finished_only_by_the_weights_that_began_it(tmp_path, changed)
         *(f"kept/0000000{n}.safetensors" for n in "123"),
     ):
         (tmp_path / name).write_text("before")
-    before = _digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1)
+    before = run_digests(tmp_path, "best", 2), run_digests(tmp_path, "best", 1)
     (tmp_path / "kept" / "00000001.safetensors").write_text("it is not among the last two")
-    assert _digests(tmp_path, "best", 2) == before[0]
+    assert run_digests(tmp_path, "best", 2) == before[0]
     (tmp_path / changed).write_text("afterwards")
-    assert all(a != b for a, b in zip(before, (_digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1))))
+    assert all(a != b for a, b in zip(before, (run_digests(tmp_path, "best", 2), run_digests(tmp_path, "best", 1))))
 
 
 def test_what_a_kill_left_of_the_note_beside_an_unfinished_file_is_swept(tmp_path):

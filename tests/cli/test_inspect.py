@@ -231,8 +231,8 @@ def test_other_slips_are_one_sentence(wrong, runs, tmp_path):
 
 
 def test_a_hypothesis_that_was_cut_off_says_why_it_stands_below(trained):
-    from regard.insight.trace_facts import facts
-    from regard.insight.trace_terminal import show
+    from regard.insight.views.as_json import facts
+    from regard.insight.views.terminal import show
     from regard.runs.load import load
 
     run = load(trained["lstm"], device="cpu")

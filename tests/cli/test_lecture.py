@@ -11,7 +11,7 @@ from regard.learn.lectures import lectures
 from shown_commands import commands_in, folder_of_examples, shortened
 
 PAGES = lectures()
-README = set(commands_in((Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")))
+CHEAT_SHEET = Path(__file__).parents[2] / "docs" / "guides" / "cheat-sheet.md"
 
 
 def test_the_list_names_all_lectures(regard):
@@ -73,7 +73,7 @@ def folder(tmp_path_factory, text_file):
 @pytest.fixture(scope="module")
 def done():
     """The commands so far: pages share their runs."""
-    return set(README)  # which its own test runs
+    return set(commands_in(CHEAT_SHEET.read_text(encoding="utf-8")))  # which its own test runs
 
 
 @pytest.mark.parametrize("number", range(len(PAGES)), ids=[page.number for page in PAGES])

@@ -1,6 +1,6 @@
 """Every input has limits: what exceeds them is refused in one sentence, with bounded memory and in bounded time.
 
-Each command may take 1 GiB beyond what importing PyTorch takes; the limits are listed in docs/trust.md.
+Each command may take 1 GiB beyond what importing PyTorch takes; the limits are listed in docs/reference/limits.md.
 """
 
 import gzip
@@ -11,12 +11,13 @@ import struct
 import pytest
 
 from forked import forked
-from regard.base.files import MOST_HEADER, MOST_JSON, MOST_TIMES
+from regard.base.digests import with_digest
+from regard.base.reading import MAX_HEADER_BYTES, MAX_JSON_BYTES, MAX_UNPACKING
 from regard.exchange.arpa import PREAMBLE
 from regard.runs.recipe import MOST_RECIPE
-from regard.text import tokenizer as tokenizer_module
-from regard.text.lines import LONGEST_LINE
-from regard.text.tables import MOST_COLUMNS
+from regard.text.readers.lines import MAX_LINE_BYTES
+from regard.text.readers.tables import MAX_COLUMNS
+from regard.text.tokenizers import tokenizer as tokenizer_module
 
 TMX = '<tmx version="1.4"><body>{}<tu><tuv xml:lang="en"><seg>{}</seg></tuv></tu></body></tmx>'
 
@@ -31,17 +32,17 @@ def zstandard():
 
 
 FILES = {
-    "bomb.txt.gz": (lambda: gzip.compress(b"a b c\n" * 900_000), f"more than {MOST_TIMES} times its size"),
-    "bomb.txt.zst": (zstandard, f"more than {MOST_TIMES} times its size"),
-    "line.txt": (lambda: b"a " * LONGEST_LINE, "has a line of more than 4 MiB"),
+    "bomb.txt.gz": (lambda: gzip.compress(b"a b c\n" * 900_000), f"more than {MAX_UNPACKING} times its size"),
+    "bomb.txt.zst": (zstandard, f"more than {MAX_UNPACKING} times its size"),
+    "line.txt": (lambda: b"a " * MAX_LINE_BYTES, "has a line of more than 4 MiB"),
     "laughs.tmx": (laughs, "declares XML entities"),
     "tag.tmx": (lambda: TMX.format(f"<note {'x' * 6_000_000}='1'/>", "a"), "a tag or comment of more than 4 MiB"),
     "comment.tmx": (lambda: TMX.format(f"<!--{'x' * 20_000_000}-->", "a"), "a tag or comment of more than 4 MiB"),
-    "sentence.tmx": (lambda: TMX.format("", "x " * LONGEST_LINE), "has a sentence of more than 4 MiB"),
+    "sentence.tmx": (lambda: TMX.format("", "x " * MAX_LINE_BYTES), "has a sentence of more than 4 MiB"),
     "deep.tmx": (lambda: TMX.format("<a>" * 100_000, ""), "nests more than 64 elements"),
     "deep.jsonl": (lambda: '{"text": ' + "[" * 200_000 + "]" * 200_000 + "}\n", "no JSON object on line 1"),
-    "wide.jsonl": (lambda: json.dumps({f"k{n}": "x" for n in range(200_000)}), f"more than {MOST_COLUMNS}"),
-    "wide.tsv": (lambda: ("x\t" * 500_000 + "x\n") * 3, f"more than {MOST_COLUMNS}"),
+    "wide.jsonl": (lambda: json.dumps({f"k{n}": "x" for n in range(200_000)}), f"more than {MAX_COLUMNS}"),
+    "wide.tsv": (lambda: ("x\t" * 500_000 + "x\n") * 3, f"more than {MAX_COLUMNS}"),
 }
 
 
@@ -70,13 +71,13 @@ def test_a_parquet_file_of_absurd_size_is_refused(tmp_path):
         words = ["train", "ngram", "--data", tmp_path / f"{name}.parquet", "--run", tmp_path / "run"]
         outcome = forked(*words, memory=4 << 30)  # Arrow reserves addresses that it does not use
         assert outcome.kind == "refused", outcome
-        assert f"more than {MOST_TIMES} times its size" in outcome.said
+        assert f"more than {MAX_UNPACKING} times its size" in outcome.said
 
 
 ARPA = {
     "counts": ("\\data\\\nngram 1=99999999999999\nngram 2=9999999999999999999999\n\n\\1-grams:\n-1\t</s>\n", "line 7"),
     "preamble": ("x\n" * 1_000_000, f"no \\data\\ on the first {PREAMBLE} lines"),
-    "line": ("x" * 3 * LONGEST_LINE, "has a line of more than 4 MiB"),
+    "line": ("x" * 3 * MAX_LINE_BYTES, "has a line of more than 4 MiB"),
 }
 
 
@@ -106,31 +107,31 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
         assert said in outcome.said
         shutil.copy(trained["lstm"] / name, run / name)
 
-    (run / "run.json").write_text("[" + " " * MOST_JSON)
+    (run / "run.json").write_text("[" + " " * MAX_JSON_BYTES)
     refused_for("run.json", "has more than 64 MiB")
     header = b'{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' + b" " * (67 << 20)
     (run / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    refused_for("model.safetensors", f"more than {MOST_HEADER >> 20} MiB")
+    refused_for("model.safetensors", f"more than {MAX_HEADER_BYTES >> 20} MiB")
     with open(run / "tokenizer.json", "wb") as stream:
         stream.truncate(1 << 36)  # sparse; nobody reads 64 GiB for its digest
     refused_for("tokenizer.json", "has more than 256 MiB")
     facts = json.loads((run / "run.json").read_text())
     del facts["files"], facts["blake2b"]
-    (run / "run.json").write_text(json.dumps(facts))
+    (run / "run.json").write_text(json.dumps(with_digest(facts)))
     with open(run / "tokenizer.json", "wb") as stream:
-        stream.truncate(tokenizer_module.MOST_BYTES + 1)
+        stream.truncate(tokenizer_module.MAX_FILE_BYTES + 1)
     refused_for("tokenizer.json", "has more than 256 MiB")
 
 
 @pytest.mark.parametrize("words", [["score"], ["generate", "--prompt", "-"], ["inspect"]])
 def test_an_endless_line_through_a_pipe_is_refused(words, trained):
-    outcome = forked(words[0], trained["lstm"], *words[1:], stdin=b"a" * (LONGEST_LINE + 10))
+    outcome = forked(words[0], trained["lstm"], *words[1:], stdin=b"a" * (MAX_LINE_BYTES + 10))
     assert outcome.kind == "refused", outcome
     assert "The input has a line of more than 4 MiB" in outcome.said
 
 
 def test_an_endless_line_of_a_file_is_refused(trained, tmp_path):
-    (tmp_path / "in.txt").write_bytes(b"a" * (LONGEST_LINE + 10))
+    (tmp_path / "in.txt").write_bytes(b"a" * (MAX_LINE_BYTES + 10))
     outcome = forked("generate", trained["lstm"], "--in", tmp_path / "in.txt", "--out", tmp_path / "out.txt")
     assert outcome.kind == "refused", outcome
     assert "in.txt' has a line of more than 4 MiB" in outcome.said

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.base.files import DIGEST, is_held, locked
-from regard.runs.history import read_metrics
+from regard.base.digests import DIGEST, with_digest
+from regard.base.locks import is_locked, try_lock
+from regard.runs.store.history import read_metrics
 
 
 @pytest.fixture
@@ -116,11 +117,11 @@ def test_a_hundred_runs_are_listed_without_torch_and_without_their_weights(shelf
 
 def test_listing_does_not_keep_a_training_from_beginning(shelf):
     lock = shelf / "lstm" / ".lock"
-    assert not is_held(lock)
-    with locked(lock):
-        assert is_held(lock)
-    assert not is_held(lock)
-    assert not is_held(shelf / "nowhere" / ".lock")
+    assert not is_locked(lock)
+    with try_lock(lock):
+        assert is_locked(lock)
+    assert not is_locked(lock)
+    assert not is_locked(shelf / "nowhere" / ".lock")
     assert not (shelf / "nowhere").exists()
 
 
@@ -135,17 +136,17 @@ def test_a_comparison_shows_figures_and_only_the_settings_that_differ(regard, sh
     assert found["note"] == ""
     _, out, _ = regard("runs", "compare", "runs/lstm", "runs/gpt", "runs/ngram")
     assert "best validation" in out
-    assert "that only one of them has" in out
+    assert "Only one of the runs has" in out
     shutil.copytree(shelf / "lstm", shelf / "twin")
-    assert "They differ in no setting." in regard("runs", "compare", "runs/lstm", "runs/twin")[1]
+    assert "All settings are identical." in regard("runs", "compare", "runs/lstm", "runs/twin")[1]
 
 
 def test_figures_that_cannot_be_compared_are_said_to_be(regard, shelf):
     facts = json.loads((shelf / "gpt" / "run.json").read_text())
     facts.pop(DIGEST)  # of what stood there before
-    (shelf / "gpt" / "run.json").write_text(json.dumps(facts | {"files": {"tokenizer.json": "another"}}))
+    (shelf / "gpt" / "run.json").write_text(json.dumps(with_digest(facts | {"files": {"tokenizer.json": "another"}})))
     assert "tokenizers differ" in regard("runs", "compare", "runs/lstm", "runs/gpt")[1]
-    (shelf / "gpt" / "run.json").write_text(json.dumps(facts | {"corpus": {"name": "x", "checksum": "y"}}))
+    (shelf / "gpt" / "run.json").write_text(json.dumps(with_digest(facts | {"corpus": {"name": "x", "checksum": "y"}})))
     assert "different data" in regard("runs", "compare", "runs/lstm", "runs/gpt")[1]
 
 
@@ -250,7 +251,7 @@ def test_only_weights_named_by_their_step_and_the_recorded_code_are_removed(rega
         (run / name).write_text("class Mine: ...")
     facts.pop(DIGEST)
     facts["code"] = {"file": "copy.py", "sha256": hashlib.sha256(b"class Mine: ...").hexdigest()}
-    (run / "run.json").write_text(json.dumps(facts))
+    (run / "run.json").write_text(json.dumps(with_digest(facts)))
     code, _, errors = regard("runs", "remove", "runs/lstm", "--yes")
     assert code == 0
     assert "runs/lstm/changed.py, runs/lstm/kept/mine.safetensors, runs/lstm/snapshots/mine.safetensors" in errors
@@ -262,7 +263,7 @@ def test_a_copy_of_code_that_was_changed_stays(regard, shelf):
     run = shelf / "gpt"
     facts = json.loads((run / "run.json").read_text())
     facts.pop(DIGEST)
-    (run / "run.json").write_text(json.dumps(facts | {"code": {"file": "mine.py", "sha256": "0" * 64}}))
+    (run / "run.json").write_text(json.dumps(with_digest(facts | {"code": {"file": "mine.py", "sha256": "0" * 64}})))
     (run / "mine.py").write_text("work of a week")
     assert "runs/gpt/mine.py" in regard("runs", "remove", "runs/gpt", "--yes")[2]
     assert (run / "mine.py").read_text() == "work of a week"

@@ -9,14 +9,15 @@ import sys
 
 import pytest
 
+from regard.base.digests import with_digest, without_digest
 from regard.base.errors import RegardError
-from regard.base.files import append_line
+from regard.base.writing import append_line
 from regard.comparison.plan import Plan
 from regard.comparison.question import Question
-from regard.runs.folder import open_recipe
 from regard.runs.recipe import compose
+from regard.runs.store.folder import open_recipe
 from regard.systems.catalogue import find
-from regard.systems.code import load, locate, name_code
+from regard.systems.own.code import load, locate, trust_code
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.checkpointing import kept_weights
 
@@ -53,7 +54,7 @@ def comparison(folder, systems=("lstm",), **changes):
     entry = {"label": "lstm", "year": 1997, "counted": False, "seeds": [1], "recipe": recipe} | changes
     tree = {"format": 1, "question": question, "match": "tokens", "budget": 500, "unit": "tokens", "entrants": [entry]}
     folder.mkdir(exist_ok=True)
-    (folder / "comparison.json").write_text(json.dumps(tree | {"facts": {}}), encoding="utf-8")
+    (folder / "comparison.json").write_text(json.dumps(with_digest(tree | {"facts": {}})), encoding="utf-8")
     return ["compare", *systems, "--data", "my.txt", "--budget", "500", "--run", folder]
 
 
@@ -79,13 +80,13 @@ def test_no_way_to_code_goes_around_the_gate(here, trap, way):
     with pytest.raises(RegardError, match="never named on this machine"):
         way(f"{trap}:Mine")
     assert not (here / "sprung").exists()
-    name_code(f"{trap}:Mine")
+    trust_code(f"{trap}:Mine")
     way(f"{trap}:Mine")
     assert (here / "sprung").exists()
 
 
 def test_an_edited_file_is_not_the_code_that_was_named(here, trap):
-    name_code(f"{trap}:Mine")
+    trust_code(f"{trap}:Mine")
     trap.write_text(trap.read_text() + "# edited\n")
     with pytest.raises(RegardError, match="never named on this machine"):
         load(locate(f"{trap}:Mine"))
@@ -98,7 +99,7 @@ def test_what_runs_is_what_was_hashed(here):
     (here / "hashed" / "__init__.py").write_text("")
     for name, file in (("./mine.py:Mine", here / "mine.py"), ("hashed.cells:Mine", here / "hashed" / "cells.py")):
         file.write_text(CELL.replace("WHO", "mine"))
-        code = name_code(name)
+        code = trust_code(name)
         file.write_text(CELL.replace("WHO", "another's"))
         py_compile.compile(str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
         assert load(code)[1].__doc__ == "mine"
@@ -106,7 +107,7 @@ def test_what_runs_is_what_was_hashed(here):
         named = f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file}\n"
         assert named not in (here / "cache" / "own-code.txt").read_text()
         assert find(code.name).title == "mine"  # it stays what it was for this process …
-        assert load(name_code(name))[1].__doc__ == "another's"  # … until it is named again
+        assert load(trust_code(name))[1].__doc__ == "another's"  # … until it is named again
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of files")
@@ -115,12 +116,12 @@ def test_the_list_of_named_code_is_its_owners_alone(here):
     (here / "mine.py").write_text(CELL)
     before = os.umask(0)
     try:
-        name_code("./mine.py:Mine")
+        trust_code("./mine.py:Mine")
     finally:
         os.umask(before)
     assert listed.stat().st_mode & 0o777 == 0o600
     listed.chmod(0o666)  # as an older Regard wrote it with such a umask
-    name_code("./mine.py:Mine")
+    trust_code("./mine.py:Mine")
     assert listed.stat().st_mode & 0o777 == 0o600
 
 
@@ -139,7 +140,7 @@ def test_a_link_to_a_file_that_was_named_brings_no_other_package_with_it(here, w
     """The module's own bytes were vouched for; the packages around the link are a stranger's."""
     (here / "home").mkdir()
     (here / "home" / "mine.py").write_text(CELL, encoding="utf-8")
-    name_code("./home/mine.py:Mine")
+    trust_code("./home/mine.py:Mine")
     gift = here / "gift" / "outer"
     gift.mkdir(parents=True)
     (gift / "__init__.py").write_text(f"open({str(here / 'sprung')!r}, 'w')\n", encoding="utf-8")
@@ -161,17 +162,17 @@ def test_a_runs_folder_is_never_on_the_path(here, regard):
     home.mkdir()
     (home / "mine.py").write_text(f"import neighbour\n{CELL.replace('WHO', 'mine')}")
     (home / "neighbour.py").write_text("")
-    name_code(str(home / "mine.py:Mine"))
+    trust_code(str(home / "mine.py:Mine"))
     run = here / "run"
     run.mkdir()
     (run / "mine.py").write_bytes((home / "mine.py").read_bytes())
     (run / "neighbour.py").write_text(f"open({str(here / 'sprung')!r}, 'w')")
     digest = hashlib.sha256((run / "mine.py").read_bytes()).hexdigest()
-    (run / "run.json").write_text(json.dumps({"format": 1, "code": {"file": "mine.py", "sha256": digest}}))
+    (run / "run.json").write_text(json.dumps(with_digest({"format": 1, "code": {"file": "mine.py", "sha256": digest}})))
     (run / "recipe.toml").write_text(f'system = "{home}/mine.py:Mine"\n')
     (home / "mine.py").unlink()
     assert open_recipe(run).system == f"{run}/mine.py:Mine"
-    load(name_code(f"{run}/mine.py:Mine"))  # nor when it is named itself
+    load(trust_code(f"{run}/mine.py:Mine"))  # nor when it is named itself
     assert str(run) not in sys.path
     assert not (here / "sprung").exists()
 
@@ -185,7 +186,7 @@ def test_a_strange_name_of_code_is_one_sentence(here, name):
 def test_a_namespace_package_is_a_module_too(here):
     (here / "space" / "inner").mkdir(parents=True)
     (here / "space" / "inner" / "cells.py").write_text(CELL)
-    assert load(name_code("space.inner.cells:Mine"))[1].__name__ == "Mine"
+    assert load(trust_code("space.inner.cells:Mine"))[1].__name__ == "Mine"
     with pytest.raises(RegardError, match="no source file"):
         locate("space.inner:Mine")
 
@@ -230,10 +231,10 @@ def test_seeds_are_whole_numbers_and_differ(here, wrong, seeds):
 def test_two_labels_that_a_file_system_may_confuse_are_refused(here, wrong):
     words = comparison(here / "gift")
     path = here / "gift" / "comparison.json"
-    tree = json.loads(path.read_text())
+    tree = without_digest(json.loads(path.read_text()), path)
     for other in ("LSTM", "\uff4cstm"):
         tree["entrants"] = [tree["entrants"][0], tree["entrants"][0] | {"label": other}]
-        path.write_text(json.dumps(tree))
+        path.write_text(json.dumps(with_digest(tree)))
         assert "two runs of one name" in wrong(*words)
 
 

@@ -14,7 +14,7 @@ from interrupted import step_of, wait_for_step
 from regard.corpora.phrasebook import make_pairs
 from regard.training.checkpoint import load_tensors
 from regard.training.distributed import Group
-from regard.training.loop import Trainer
+from regard.training.interrupts import stop_on_signals
 from torchrun_command import ended, torchrun
 
 SETTINGS = [
@@ -26,9 +26,9 @@ SETTINGS = [
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_every_row_of_a_batch_belongs_to_one_process(rows, size):
     groups = [Group(rank, size) for rank in range(size)]
-    read = [row for group in groups if group.weight(rows) for row in range(rows)[group.share(rows)]]
+    read = [row for group in groups if group.loss_weight(rows) for row in range(rows)[group.local_rows(rows)]]
     assert read == list(range(rows))
-    assert all(len(range(rows)[group.share(rows)]) >= 1 for group in groups)  # all take part in every exchange
+    assert all(len(range(rows)[group.local_rows(rows)]) >= 1 for group in groups)  # all take part in every exchange
 
 
 def test_a_process_whose_exchange_failed_is_not_ended_before_it_says_so():
@@ -36,7 +36,7 @@ def test_a_process_whose_exchange_failed_is_not_ended_before_it_says_so():
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     trainer = SimpleNamespace(group=Group(0, 2), stop_requested=False)
     try:
-        with pytest.raises(RuntimeError, match="closed by peer"), Trainer._interruptible(trainer):
+        with pytest.raises(RuntimeError, match="closed by peer"), stop_on_signals(trainer):
             raise RuntimeError("Connection closed by peer")
         os.kill(os.getpid(), signal.SIGTERM)
         assert trainer.stop_requested

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from interrupted import wait_for_step
-from regard.runs.history import read_metrics
+from regard.runs.store.history import read_metrics
 from regard.runs.tracking import scalars
 from torchrun_command import ended, torchrun
 
@@ -97,7 +97,8 @@ def test_a_run_can_be_tracked_from_the_middle(regard, text_file, tmp_path):
         if stop["count"] == 2:
             raise RuntimeError("enough")
 
-    from regard.runs.train import resume, train
+    from regard.runs.resume import resume
+    from regard.runs.train import train
 
     settings = {
         "data": {"tokenizer": "char"},

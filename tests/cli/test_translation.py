@@ -395,7 +395,7 @@ def test_a_file_is_translated_as_stdin_is_and_a_kill_loses_nothing(regard, trans
     (tmp_path / "out.txt.part.json").write_text(question, encoding="utf-8")
     code, said, errors = regard(*command)
     assert (code, said) == (0, ""), errors
-    assert "60 lines were there before" in errors
+    assert "continuing after 60 lines" in errors
     assert texts(out.read_text(encoding="utf-8")) == texts(piped)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
 
@@ -449,7 +449,7 @@ def test_subtitles_keep_everything_but_their_sentences(regard, translators, tmp_
     (tmp_path / "out.srt.part.json").write_text(question, encoding="utf-8")
     code, _, errors = regard(*command)
     assert code == 0, errors
-    assert "2 lines were there before" in errors
+    assert "continuing after 2 lines" in errors
     assert out.read_bytes().decode() == written
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.srt", "out.srt"]
 
@@ -487,7 +487,7 @@ def test_a_file_to_a_file_refuses_what_would_lose_something(regard, translators,
     (tmp_path / "out.txt.part.json").write_text("{}", encoding="utf-8")
     code, _, errors = regard("translate", run, "--in", big_file, "--out", out)
     assert code == 2
-    assert "begun with another run" in errors
+    assert "started with another run" in errors
     assert (tmp_path / "out.txt.part").read_text(encoding="utf-8") == "a line\n"
 
 

@@ -181,20 +181,20 @@ def test_a_generation_from_file_to_file_that_was_killed_goes_on_where_it_was(reg
     (tmp_path / "out.txt.part.json").write_text(noted[0], encoding="utf-8")
     code, said, errors = regard(*command)
     assert (code, said) == (0, ""), errors
-    assert "33 lines were there before" in errors
+    assert "continuing after 33 lines" in errors
     assert out.read_bytes() == b"".join(whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
     out.unlink()
     part.write_bytes(whole[0])
     (tmp_path / "out.txt.part.json").write_text(noted[0], encoding="utf-8")
-    assert "begun with another run" in regard(*command, "--seed", 5)[2]
+    assert "started with another run" in regard(*command, "--seed", 5)[2]
 
 
 def test_a_generation_from_file_to_file_refuses_what_it_cannot_do(wrong, trained, prompt_file, tmp_path):
     out = tmp_path / "out.txt"
     assert "go together" in wrong("generate", trained["lstm"], "--in", prompt_file)
     for more in (["--prompt", "The"], ["--lines", 2], ["--beam", 3]):
-        assert "do not go with it" in wrong("generate", trained["lstm"], "--in", prompt_file, "--out", out, *more)
+        assert "leave out --prompt" in wrong("generate", trained["lstm"], "--in", prompt_file, "--out", out, *more)
     assert "no file" in wrong("generate", trained["lstm"], "--in", tmp_path / "absent", "--out", out)
     assert "--precision" in wrong("generate", trained["lstm"], "--precision", "fp8")
 

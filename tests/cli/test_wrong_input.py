@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
-from regard.base.files import locked, with_digest
+from regard.base.locks import try_lock
 from regard.comparison.processes import read_result
 from regard.runs import train as fit
-from regard.runs.new_folder import BEGINNING, BEGUN, free_folder
+from regard.runs.store.lock import BEGINNING, BEGUN, free_folder
 from regard.training.checkpoint import load_tensors
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -70,10 +71,10 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["fit"], "did you mean `regard train`?"),
     (["predict"], "did you mean `regard generate`?"),
     (["test"], "did you mean `regard evaluate`?"),
-    (["data", "fetsh"], "`regard data --help` says what it takes"),
+    (["data", "fetsh"], "see `regard data --help`"),
     (["translate", "runs/x", "--num-beams", "3"], "did you mean --beam?"),
     (["translate", "runs/x", "--output", "y"], "did you mean --out?"),
-    (["translate", "runs/x", "--model", "y"], "what it works on comes first"),
+    (["translate", "runs/x", "--model", "y"], "give it as the first argument"),
     (["train", "lstm", "--lr", "0.1"], "did you mean --training.learning_rate"),
     (["train", "lstm", "--model.width", "2147483647"], "Make model.width, model.layers or data.vocabulary smaller"),
     (["train", "lstm", "--model.layers", "2147483647"], "model.layers must be at least 1 and at most 1000"),
@@ -98,7 +99,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["evaluate", "x" * 300], "name too long"),
     (["train", "lstm", "--run", "x" * 300], "name too long"),
     (["train", "lstm", "--seeed", "3"], "did you mean --seed?"),
-    (["train", "lstm", "stray"], "Did not expect 'stray'"),
+    (["train", "lstm", "stray"], "Unexpected argument 'stray'"),
     (["train", "lstm", "--seed", "x"], "--seed"),
     (["train", "lstm", "--data"], "regard train --data needs a value"),
     (["train", "lstm", "--budget", "-5s"], "regard train --budget needs a value, written `--budget=…`"),
@@ -230,7 +231,7 @@ def test_weights_of_another_shape(wrong, broken):
     assert "model.width was 32 and is 48" in wrong("evaluate", broken)
     facts = json.loads((broken / "run.json").read_text())
     del facts["recipe"], facts["blake2b"]
-    (broken / "run.json").write_text(json.dumps(facts))
+    (broken / "run.json").write_text(json.dumps(with_digest(facts)))
     assert "do not fit" in wrong("evaluate", broken)
 
 
@@ -318,7 +319,7 @@ def test_a_damaged_arpa_file_is_refused_with_its_line(wrong, tmp_path):
 
 
 def test_two_processes_never_train_in_one_folder(wrong, broken):
-    with locked(broken / ".lock"):
+    with try_lock(broken / ".lock"):
         assert "Another process is working in" in wrong("resume", broken)
 
 
@@ -402,7 +403,7 @@ def test_a_training_that_never_begins_leaves_no_folder(monkeypatch, wrong, text_
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / BEGINNING).write_text(BEGUN)
-    with locked(tmp_path / "mine" / ".lock"):  # another process begins there
+    with try_lock(tmp_path / "mine" / ".lock"):  # another process begins there
         assert "Another process" in wrong("train", "lstm", "--size", "tiny", "--data", text_file, "--run", "mine")
         assert len(list((tmp_path / "mine").iterdir())) == 2
 
@@ -414,8 +415,8 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
         assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
     facts = json.loads((broken / "run.json").read_text())
-    del facts["recipe"], facts["blake2b"]  # a run of an older version does not know what it was made with
-    (broken / "run.json").write_text(json.dumps(facts))
+    del facts["recipe"], facts["blake2b"]  # a stranger's: it does not say what it was made with
+    (broken / "run.json").write_text(json.dumps(with_digest(facts)))
     assert "does not fit its recipe.toml" in wrong("resume", broken)
 
 
@@ -494,7 +495,7 @@ def test_a_stream_that_is_closed_is_not_missed(closed):
 
 @pytest.mark.parametrize(
     "output, said",
-    [(">&-", "The output is closed, so the result would be lost"), (">/dev/full", "The output could not be written")],
+    [(">&-", "The output is closed, so the result would be lost"), (">/dev/full", "Could not write the output")],
 )
 @pytest.mark.parametrize("verb", ["systems", "--help", "score", "generate", "inspect", "lab", "serve"])
 def test_a_result_that_cannot_be_printed_is_an_error(verb, output, said, trained, tmp_path):
@@ -522,7 +523,7 @@ def in_shell(words, streams, stdin="", before=""):
 def test_too_little_address_space_is_one_sentence(mebibytes, trained):
     done = in_shell(f"generate {shlex.quote(str(trained['lstm']))}", "", before=f"ulimit -v {mebibytes << 10};")
     assert done.returncode == 2
-    assert done.stderr.startswith(("regard: This process may use", "regard: There is not enough memory"))
+    assert done.stderr.startswith(("regard: This process may use", "regard: Out of memory"))
     assert done.stderr.count("\n") == 1
 
 

@@ -6,7 +6,7 @@ import torch
 
 from regard.fast import install
 from regard.runs.recipe import compose
-from regard.text.batches import Streams, Windows
+from regard.text.batches.text_batches import Streams, Windows
 from regard.training.loop import Trainer
 from regard.training.validation import TextValidation
 

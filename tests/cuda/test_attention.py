@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard.fast.causal_attention import attend_causal
-from regard.fast.short_attention import ShortAttention, attend_packed, is_short
-from regard.layers.attention import additive_mask, written
+from regard.fast.attention.causal_attention import attend_causal
+from regard.fast.attention.short_attention import ShortAttention, attend_packed, is_short
+from regard.layers.attention import additive_mask, attention_reference
 
 
 @pytest.mark.parametrize("masked, causal", [(False, False), (True, False), (False, True)])
@@ -29,7 +29,7 @@ def test_short_attention_is_the_written_one_values_and_gradients(causal, masked,
         seen = torch.ones(rows, 1, queries, keys, dtype=torch.bool, device="cuda")
         seen = seen if valid is None else seen & valid[:, None, None]
         mask = additive_mask(seen.tril() if causal else seen, None, torch.float32)
-        context, _ = written(*(part.unflatten(-1, (heads, depth)).transpose(1, 2) for part in parts), mask)
+        context, _ = attention_reference(*(part.unflatten(-1, (heads, depth)).transpose(1, 2) for part in parts), mask)
         return context.transpose(1, 2).flatten(2)
 
     answers = []

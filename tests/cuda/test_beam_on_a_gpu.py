@@ -9,10 +9,10 @@ from cuda_systems import systems
 
 from regard.decoding.beam import Beam, beam_search
 from regard.decoding.beam_engine import BeamEngine
-from regard.decoding.beam_slots import Slots, Terms
+from regard.decoding.beam_slots import BeamConfig, Slots
 from regard.decoding.generate import read_prompts
 from regard.decoding.translate import translate
-from regard.fast.row_table import install, is_swapped
+from regard.fast.table import install, is_swapped
 from regard.systems.catalogue import load_class
 
 # -- beam search, recorded -------------------------------------------------------------------------------------------
@@ -130,7 +130,9 @@ def test_a_beams_kernels_compute_what_is_written(dtype, exact, sources, width, h
 
 @pytest.mark.parametrize("vocabulary", [3, 97, 10_000])
 @pytest.mark.parametrize(
-    "terms", [Terms(5, 0, 1, 1.0, 4), Terms(4, 2, 3, 0.0, 0, (1,)), Terms(1, 0, 1), Terms(7, 0, 7, -0.5)], ids=str
+    "terms",
+    [BeamConfig(5, 0, 1, 1.0, 4), BeamConfig(4, 2, 3, 0.0, 0, (1,)), BeamConfig(1, 0, 1), BeamConfig(7, 0, 7, -0.5)],
+    ids=str,
 )
 def test_a_beams_choice_by_kernels_is_the_written_one(vocabulary, terms):
     from regard.fast.kernels.beam_choice import choose

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from regard.fast import install, uninstall
-from regard.fast.fused_block import BY_HAND, block_by_hand
-from regard.fast.half_products import rectified_sums
-from regard.fast.residual import add_norm
-from regard.fast.row_table import installed, is_swapped
-from regard.fast.word_vectors import read_words
+from regard.fast.attention.fused_block import BY_HAND, block_by_hand
+from regard.fast.attention.residual import add_norm
+from regard.fast.table import installed, is_swapped
+from regard.fast.training.half_products import rectified_sums
 from regard.layers.encoder import TransformerEncoder
 from regard.layers.state import Span
 from regard.systems import gpt, transformer
@@ -29,7 +28,7 @@ def test_the_fused_stacks_are_the_blocks_one_after_the_other(norm, activation):
         uninstall(model)
         if fused:
             used = {row.method for row in install(model) if row.owner in (transformer.Transformer, TransformerEncoder)}
-            assert used == {"_source_vectors", "forward", "remember", "contextualise"}
+            assert used == {"forward", "remember", "hidden_states"}
         with torch.autocast("cuda", torch.bfloat16, enabled=half):
             logits, state = model(tokens, model.begin(source, lengths))
         gradients = torch.autograd.grad((logits.float() * wanted).sum(), list(model.parameters()))
@@ -63,39 +62,6 @@ def test_bias_dropout_sum_and_norm_in_one_are_the_written_ones(rows, width, rate
         answers.append([t, n, *torch.autograd.grad(cost, [x, part, bias, norm.weight, norm.bias])])
     for one, other in zip(*answers, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(other.detach().abs().max()))
-
-
-@pytest.mark.parametrize("settings", [{}, {"position": "none"}])
-def test_words_read_in_one_kernel_are_the_embeddings(settings):
-    torch.manual_seed(0)
-    embedding = transformer.Transformer(30, transformer.Settings(width=48, layers=1, **settings)).embedding.cuda()
-    tokens, wanted = torch.randint(30, (4, 7)).cuda(), torch.randn(4, 7, 48, device="cuda")
-    span = Span(torch.zeros(4, dtype=torch.int64, device="cuda"))
-    torch.manual_seed(3)
-    kept = (read_words(embedding, tokens, 0.3, torch.float32) != 0) / 0.7
-    assert 0.8 < kept.mean().item() < 1.2
-    torch.manual_seed(3)
-    answers = []
-    for found in (read_words(embedding, tokens, 0.3, torch.float32), embedding(tokens, span) * kept):
-        answers.append([found, *torch.autograd.grad((found * wanted).sum(), [embedding.table.weight])])
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_table_that_is_read_twice_gets_both_gradients(again):
-    torch.manual_seed(0)
-    embedding = transformer.Transformer(30, transformer.Settings(width=48, layers=1)).embedding.cuda()
-    first, second = torch.randint(30, (4, 7)).cuda(), torch.randint(30, (4, 5)).cuda()
-    wanted, span = torch.randn(4, 12, 48, device="cuda"), Span(torch.zeros(4, dtype=torch.int64, device="cuda"))
-    answers = []
-    for read in (
-        lambda tokens, again: read_words(embedding, tokens, 0.0, torch.float32, again=again),
-        lambda tokens, again: embedding(tokens, span),
-    ):
-        both = torch.cat([read(first, False), read(second, again)], dim=1)
-        answers.append(torch.autograd.grad((both * wanted).sum(), embedding.table.weight)[0])
-    torch.testing.assert_close(*answers, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("rows, width, rectified", [(3, 5, True), (1000, 300, False), (16384, 1024, True)])

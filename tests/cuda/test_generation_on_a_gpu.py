@@ -9,11 +9,11 @@ from cuda_systems import NUMBERS, systems
 
 from regard.decoding.engine import Engine
 from regard.decoding.generate import generate
-from regard.decoding.sampling import GREEDY, Sampling, mask_tokens, pick
-from regard.decoding.writer import Step
-from regard.fast.choose_token import Choice
-from regard.fast.decode_step import DecodeStep, is_known
-from regard.fast.row_table import install, is_swapped
+from regard.decoding.sampling import GREEDY, Sampling, mask_tokens, sample_tokens
+from regard.decoding.writer import DecodingStep
+from regard.fast.decoding.choose_token import TokenChoice
+from regard.fast.decoding.decode_step import DecodeStep, is_known
+from regard.fast.table import install, is_swapped
 from regard.systems import gpt, lstm, ngram
 
 # -- the decoding step in few kernels --------------------------------------------------------------------------------
@@ -100,17 +100,6 @@ def test_the_engine_writes_what_the_plain_loop_writes(number, sampling, lines):
     assert list(engine.texts(prompts, **options)) == expected  # with what the first call has recorded
 
 
-@pytest.mark.parametrize("number", [2, 7, 8])
-def test_a_reading_that_comes_again_is_recorded(number):
-    model, options = systems()[number].double().cuda().eval(), {"max_tokens": 20, "seed": 1}
-    prompts = [[0, *range(1, length)] for length in (3, 1, 9, 12, 5, 7, 2, 2)]
-    engine = Engine(model, eos=0, sampling=Sampling(), rows=4, install=install)
-    for given in (prompts, prompts[::-1], prompts[1:] + prompts):
-        expected = by_the_plain_loop(model, given, sampling=Sampling(), **options)
-        assert list(engine.texts(given, **options)) == expected
-    assert is_swapped(engine.batch.writer.read)
-
-
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     "sampling",
@@ -136,11 +125,11 @@ def test_the_kernel_chooses_what_is_chosen_step_by_step(vocabulary, sampling, pr
     model = SimpleNamespace(vocabulary=vocabulary)
     banned = torch.tensor(forbidden, device="cuda")
     step = SimpleNamespace(sampling=sampling, device=logits.device, model=model, banned=banned)
-    step.allowed = lambda logits: Step.allowed(step, logits)
-    choice = Choice(step)
+    step.allowed = lambda logits: DecodingStep.allowed(step, logits)
+    choice = TokenChoice(step)
     written, highest = torch.zeros_like(uniform).long(), torch.zeros_like(uniform)
     choice(logits, uniform, written, highest)
-    tokens, top = pick(mask_tokens(logits, forbidden), sampling, uniform)
+    tokens, top = sample_tokens(mask_tokens(logits, forbidden), sampling, uniform)
     assert torch.equal(written, tokens)
     assert torch.equal(highest, top.double())
     logits[3, 1] = torch.nan

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.base.errors import Stopped
-from regard.fast import padded_step
+from regard.fast.training import padded_step
 from regard.systems import gru, lstm, rnn
 
 padded = pytest.importorskip("regard.fast.kernels.padded", reason="needs Triton")
@@ -154,7 +154,7 @@ def test_a_padded_training_that_was_stopped_goes_on_where_it_was(stop, trainer):
     second.restore()
     second.train()
     assert step_of(second) is not None
-    assert second.at.step == whole.at.step
+    assert second.progress.step == whole.progress.step
     for (part, a), b in zip(second.model.named_parameters(), whole.model.parameters(), strict=True):
         assert float((a - b).norm()) < 0.01 * float(b.norm()) + 1e-3, part
 

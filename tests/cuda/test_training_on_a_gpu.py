@@ -9,22 +9,22 @@ import torch
 from cuda_systems import NUMBERS, systems
 
 from regard.base.errors import RegardError, Stopped
-from regard.fast.captured_step import captures
-from regard.fast.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
-from regard.fast.row_table import install, is_swapped
+from regard.fast.table import install, is_swapped
+from regard.fast.training.captured_step import captures
+from regard.fast.training.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
 from regard.runs.recipe import compose
 from regard.systems import gpt
 from regard.systems.catalogue import load_class
-from regard.text.batches import Streams, Windows
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
-from regard.text.pair_tokens import TokenPairs, offsets_of
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.batches.text_batches import Streams, Windows
+from regard.text.tokenizers.pair_tokens import TokenPairs, offsets_of
 from regard.training import checkpointing
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
-from regard.training.optimisers import clip
+from regard.training.optimizers import clip
 from regard.training.steps import StepRunner
-from regard.training.validation import TextValidation, Verdict
+from regard.training.validation import TextValidation, ValidationResult
 
 # -- the training step in one graph ----------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ def test_a_captured_training_that_was_stopped_goes_on_where_it_was(settings, sto
     second = trainer(tmp_path / "cut", systems()[0], "on", **settings)
     second.restore()
     second.train()
-    assert second.at.step == whole.at.step
+    assert second.progress.step == whole.progress.step
     assert_same(second, whole)
 
 
@@ -145,7 +145,7 @@ def pair_trainer(folder, capture, bf16=False, size=None, system="transformer", *
     model = load_class(system)(50, recipe.model).cuda()
     folder.mkdir(exist_ok=True)
     batches = ShapedPairBatches.of(PairBatches(pairs, 100, 1))
-    run = Trainer(model, batches, lambda _: Verdict(1.0), recipe.training, folder, bf16=bf16, install=install)
+    run = Trainer(model, batches, lambda _: ValidationResult(1.0), recipe.training, folder, bf16=bf16, install=install)
     torch.manual_seed(5)
     run.model.train()
     return run
@@ -294,7 +294,7 @@ def test_a_step_that_does_not_fit_leaves_the_step_before_to_go_on_from(number, t
             torch.cuda.set_per_process_memory_fraction(1.0)
             run = trainer(tmp_path / name, systems()[number], "off", batches=batches)
             run.restore()
-            assert run.at.step == 6
+            assert run.progress.step == 6
         run.train()
         ends.append(run)
     assert_same(*ends)

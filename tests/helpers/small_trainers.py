@@ -7,7 +7,7 @@ import torch
 
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.batches import Streams, Windows
+from regard.text.batches.text_batches import Streams, Windows
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
 from regard.training.validation import TextValidation

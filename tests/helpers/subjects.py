@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.laws.closeness import Draw
+from regard.laws.closeness import RandomCase
 from regard.layers.attention import CausalSelfAttention, GroupedQueryAttention, SelfAttention
 from regard.layers.blocks import FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock, RMSNormBlock
 from regard.layers.cell import Cell
@@ -215,11 +215,11 @@ def title(subject: object) -> str:
     return " ".join([name, *(f"{key}={value}" for key, value in variant)])
 
 
-def draws(law: Callable[..., None], subject: object) -> list[Draw]:
+def draws(law: Callable[..., None], subject: object) -> list[RandomCase]:
     """Three cases, others for each law and subject, and always the same."""
     random = Random(f"{law.__name__} {title(subject)}")
     rows, columns = random.sample(range(2, 5), 3), random.sample(range(2, 7), 3)
-    return [Draw(random.randrange(10_000), *size) for size in zip(rows, columns)]
+    return [RandomCase(random.randrange(10_000), *size) for size in zip(rows, columns)]
 
 
 def untrained(subject: tuple[str, tuple[tuple[str, Any], ...]], vocabulary: int = VOCABULARY, **settings: Any) -> Model:

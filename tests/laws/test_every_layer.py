@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from regard.laws.closeness import Draw
+from regard.laws.closeness import RandomCase
 from regard.laws.contract import CALLS
 from regard.systems.model import Model
 from subjects import LAYERS, carry, draws
@@ -12,6 +12,6 @@ from subjects import LAYERS, carry, draws
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("law", CALLS, ids=lambda law: law.__name__)
-def test_law(law: Callable[[Model, Draw], None], layer: str) -> None:
+def test_law(law: Callable[[Model, RandomCase], None], layer: str) -> None:
     for draw in draws(law, layer):
         law(carry(layer), draw)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.laws import registry
-from regard.laws.closeness import Draw
+from regard.laws.closeness import RandomCase
 from regard.laws.contract import CALLS, saving_keeps_every_bit
 from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
 from regard.laws.registry import LAWS, builder, run_laws
@@ -20,7 +20,7 @@ from subjects import CLASSIFIERS, LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build
 
 @pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS + CLASSIFIERS, ids=title)
 @pytest.mark.parametrize("law", [*CALLS, beam_one_is_greedy, micro_batches_are_one_batch], ids=lambda law: law.__name__)
-def test_law(law: Callable[[Model, Draw], None], subject: tuple) -> None:
+def test_law(law: Callable[[Model, RandomCase], None], subject: tuple) -> None:
     for draw in draws(law, subject):
         law(build(subject), draw)
 
@@ -28,7 +28,7 @@ def test_law(law: Callable[[Model, Draw], None], subject: tuple) -> None:
 @pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS + CLASSIFIERS, ids=title)
 def test_saving_keeps_every_bit(subject: tuple) -> None:
     torch.manual_seed(7)  # the new model starts from other weights
-    saving_keeps_every_bit(build(subject), Draw(seed=1, rows=3, columns=6), lambda: untrained(subject))
+    saving_keeps_every_bit(build(subject), RandomCase(seed=1, rows=3, columns=6), lambda: untrained(subject))
 
 
 @pytest.mark.parametrize("subject", LEARNERS, ids=title)
@@ -44,7 +44,7 @@ def test_it_memorises_four_sentences(subject: tuple) -> None:
 @pytest.mark.parametrize("subject", NEURAL, ids=title)
 def test_untrained_it_knows_nothing(subject: tuple) -> None:
     torch.manual_seed(1)
-    untrained_it_knows_nothing(untrained(subject, vocabulary=1000), Draw(seed=1, rows=40, columns=20))
+    untrained_it_knows_nothing(untrained(subject, vocabulary=1000), RandomCase(seed=1, rows=40, columns=20))
 
 
 @pytest.mark.parametrize("system", [system.name for system in SYSTEMS])

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, settings, files, numbers. No torch."""
+"""The ground floor: errors, settings, files, locks, numbers. No torch."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from regard.base.errors import RegardError
-from regard.base.numbers import a
+from regard.base.numbers import with_article
 
 LARGEST = 2**63  # whole numbers of the API fit into 64 bits
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -113,11 +113,11 @@ def _check(name: str, kind: Allowed, value: Any) -> None:
 
 def _shown(value: Any) -> str:
     if not isinstance(value, (str, int, float, list, tuple, dict, type(None))):
-        return a(type(value).__name__)
+        return with_article(type(value).__name__)
     try:
         shown = repr(value)
     except ValueError:  # a number of thousands of digits
-        return a(type(value).__name__)
+        return with_article(type(value).__name__)
     return shown if len(shown) <= 50 else f"{shown[:40]}…"
 
 
@@ -187,7 +187,7 @@ def kind_of(hint: Any) -> Allowed:
     if origin is type:
         name = f"the class {inside[0].__name__} or one derived from it"
         return Allowed(name, name, lambda value: isinstance(value, type) and issubclass(value, inside[0]))
-    return Allowed(a(hint.__name__), f"{hint.__name__} objects", lambda value: isinstance(value, hint))
+    return Allowed(with_article(hint.__name__), f"{hint.__name__} objects", lambda value: isinstance(value, hint))
 
 
 def _either(words: Sequence[str]) -> str:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from regard.base.errors import RegardError
-from regard.base.files import claiming, open_file, writing
+from regard.base.locks import exclusive_name
+from regard.base.reading import open_file
+from regard.base.writing import writing
 
 Made = TypeVar("Made")
 
@@ -43,7 +45,7 @@ def cached(
 
 
 def write_cached(path: Path, content: bytes) -> None:
-    with claiming(path), writing(path) as stream:
+    with exclusive_name(path), writing(path) as stream:
         stream.write(_digest(content))
         stream.write(content)
 

@@ -26,8 +26,8 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any, Self
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
-from regard.base.settings import meant
+from regard.base.numbers import group_digits
+from regard.base.settings import did_you_mean
 
 DIGITS = 18  # of a whole number: it fits into 64 bits
 SHOWN = 60  # characters of a value in a sentence
@@ -101,7 +101,7 @@ class TextField(Field):
             raise self.refuse(name, value)
         if len(value) > self.most:
             raise FieldError(
-                f"{name} must have at most {grouped(self.most)} characters, not {grouped(len(value))}.", name
+                f"{name} must have at most {group_digits(self.most)} characters, not {group_digits(len(value))}.", name
             )
         try:
             os.fsencode(value) if self.file else value.encode()
@@ -220,7 +220,7 @@ class ListField(Field):
 
     @property
     def noun(self) -> str:
-        return f"a list of {f'{self.least} to' if self.least else 'at most'} {grouped(self.most)} entries"
+        return f"a list of {f'{self.least} to' if self.least else 'at most'} {group_digits(self.most)} entries"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or not self.least <= len(value) <= self.most:
@@ -237,7 +237,7 @@ class TableField(Field):
 
     @property
     def noun(self) -> str:
-        return f"an object of at most {grouped(self.most)} entries"
+        return f"an object of at most {group_digits(self.most)} entries"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> dict[str, Any]:
         if not isinstance(value, Mapping) or len(value) > self.most:
@@ -315,7 +315,7 @@ class Fields:
         for key in given:
             if key not in known:
                 word = str(key)[:100]
-                raise FieldError(f"There is no field {shown(word)}{meant(word, sorted(known))}", word)
+                raise FieldError(f"There is no field {shown(word)}{did_you_mean(word, sorted(known))}", word)
         values = {}
         for key, one in known.items():
             kind: Field = one.metadata["kind"]

@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 
 
-def grouped(number: float) -> str:
+def group_digits(number: float) -> str:
     """Digits in threes; four of them stay together, as in a year."""
     digits = f"{number:,.0f}".replace(",", " ")
     return digits if len(digits.lstrip("-")) > len("9 999") else digits.replace(" ", "")
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def pluralize(number: int, noun: str, plural: str = "") -> str:
     """1 sentence, 12 400 sentences; `plural` where it is not the noun with an s."""
-    return f"{grouped(number)} {noun if number == 1 else plural or noun + 's'}"
+    return f"{group_digits(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
-def a(name: str) -> str:
+def with_article(name: str) -> str:
     """A name with its article, as it is spoken: an lstm, a gpt, an n-gram."""
     spoken = name[:1].lower() in "aeiou" or name in ("lstm", "rnn", "nnlm", "ngram")
     return f"{'an' if spoken else 'a'} {name}"
 
 
-def of_bytes(size: float) -> str:
+def format_bytes(size: float) -> str:
     """An amount of bytes as people say it: 512 B, 3.4 MiB, 126 GiB."""
     if size == math.inf:
         return "unknown"

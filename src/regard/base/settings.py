@@ -1,7 +1,7 @@
 """How a setting is declared and checked: a field with one line of documentation and its bounds; errors name its key.
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class Settings(CheckedSettings):
     dropout: float = setting(0.1, "rate on the embedding", **RATE)
     norm: str = setting("tanh", "of the hidden layer: {}", choices=("tanh", "relu"))
 """
@@ -10,26 +10,26 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, field, fields
 from typing import Any, ClassVar
 
 from regard.base.errors import RegardError
-from regard.base.synonyms import OPTIONS, SETTINGS, ours
+from regard.base.synonyms import OPTIONS, SETTINGS, from_synonym
 
-RATE: dict[str, Any] = {"least": 0, "below": 1}  # dropout, label smoothing
-MOST_LAYERS = 1000  # deeper than any model that was ever trained; more would never be built
+RATE: dict[str, Any] = {"ge": 0, "lt": 1}  # dropout, label smoothing
+MAX_LAYERS = 1000  # deeper than any model that was ever trained; more would never be built
 LARGEST = 3.4e38  # a number of 32 bits
 BOUNDS = {  # each is false for NaN, which is therefore never within bounds
-    "least": ("at least", "≥", operator.ge),
-    "above": ("above", ">", operator.gt),
-    "most": ("at most", "≤", operator.le),
-    "below": ("below", "<", operator.lt),
+    "ge": ("at least", "≥", operator.ge),
+    "gt": ("above", ">", operator.gt),
+    "le": ("at most", "≤", operator.le),
+    "lt": ("below", "<", operator.lt),
 }
 
 
 def setting(default: Any, doc: str, *, choices: Sequence[str] = (), unset: float | None = None, **bounds: float) -> Any:
-    """A dataclass field with its documentation and what it may be: `least`, `above`, `most`, `below`, or `choices`.
+    """A dataclass field with its documentation and what it may be: `ge`, `gt`, `le`, `lt`, or `choices`.
 
     `{}` in the documentation stands for the choices. `unset` is a value outside the bounds that means "not set: it
     follows from something else".
@@ -45,7 +45,7 @@ def documentation(one: Field[Any]) -> str:
     return one.metadata.get("doc", "") + (f" ({marks})" if marks else "")
 
 
-class Checked:
+class CheckedSettings:
     """A frozen dataclass of settings that refuses a wrong value where it is given."""
 
     section: ClassVar[str] = "model"
@@ -54,7 +54,7 @@ class Checked:
         for one in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             key, value, meta = f"{self.section}.{one.name}", getattr(self, one.name), one.metadata
             if meta.get("choices"):
-                one_of(key, value, meta["choices"])
+                check_choice(key, value, meta["choices"])
             if value != meta.get("unset"):
                 _check_bounds(key, value, meta.get("bounds", {}), meta.get("unset"))
             if isinstance(value, float) and not abs(value) <= LARGEST:
@@ -71,12 +71,12 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else str(number)
 
 
-def one_of(key: str, value: Any, allowed: Sequence[str]) -> None:
+def check_choice(key: str, value: Any, allowed: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in allowed:
         raise RegardError(f"{key} must be one of {', '.join(allowed)}, not {value!r}.")
 
 
-def at_least(key: str, value: float, least: float, most: float = 2**31 - 1) -> None:
+def check_range(key: str, value: float, least: float, most: float = 2**31 - 1) -> None:
     """For an option: bounded above as well, since no count that makes sense needs more than 31 bits."""
     if not value >= least:
         raise RegardError(f"{key} must be at least {least}, not {value}.")
@@ -84,18 +84,23 @@ def at_least(key: str, value: float, least: float, most: float = 2**31 - 1) -> N
         raise RegardError(f"{key} must be at most {most}, not {value}.")
 
 
-def meant(word: str, known: Sequence[str] | Mapping[str, str], listed: Sequence[str] = ()) -> str:
+def did_you_mean(word: str, known: Sequence[str] | Mapping[str, str], listed: Sequence[str] = ()) -> str:
     """`: did you mean X?` where something close or of the same meaning is known, else what there is (or is `listed`).
 
     `known` may say of each in a few words what it is, for a word of another toolkit that means nearly the same.
     """
     by_name = {name.lstrip("-"): name for name in known}
-    if found := ours(word, SETTINGS, by_name) or ours(word, OPTIONS, by_name):
+    if found := from_synonym(word, SETTINGS, by_name) or from_synonym(word, OPTIONS, by_name):
         about = known.get(by_name[found], "") if isinstance(known, Mapping) else ""
         return f": did you mean {by_name[found]}{f' ({about})' if about else ''}?"
     last = word.lstrip("-").replace("-", "_")
     if whole := [name for name in known if name.rpartition(".")[2] == last and "." in name]:  # --steps: training.steps
         return f": did you mean {whole[0]}?"
-    by_letters = {name.lower(): name for name in known}  # LSTM is lstm
-    near = difflib.get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)
-    return f": did you mean {by_letters[near[0]]}?" if near else f" (there are {', '.join(listed or known)})."
+    near = closest(word, known)
+    return f": did you mean {near[0]}?" if near else f" (there are {', '.join(listed or known)})."
+
+
+def closest(word: str, known: Iterable[str]) -> list[str]:
+    """The known names that are spelled much alike, the nearest first; capitals do not matter."""
+    by_letters = {name.casefold(): name for name in known}  # LSTM is lstm
+    return [by_letters[near] for near in difflib.get_close_matches(word.casefold(), by_letters)]

@@ -135,7 +135,7 @@ SYSTEM_FIRST = "model system arch architecture model_type"
 RUN_FIRST = f"{SYSTEM_FIRST} checkpoint ckpt run model_path"
 
 
-def ours(word: str, table: dict[str, str], known: Iterable[str]) -> str | None:
+def from_synonym(word: str, table: dict[str, str], known: Iterable[str]) -> str | None:
     """What a word of another toolkit is called here, if it is among the known; dashes and capitals do not matter."""
     plain = word.strip("-").rpartition(".")[2].replace("-", "_").lower()
     known = set(known)

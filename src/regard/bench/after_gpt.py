@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, full_windows
 from regard.layers.matrix_state import LinearAttention
 from regard.layers.scan import MinGRU
@@ -56,7 +56,7 @@ def row(
     peers: Mapping[str, Callable[[Recipe, Any], Any]],
     calls: int = 10,
     **model: Any,
-) -> Row:
+) -> BenchRow:
     """Regard's step beside those of nets that `peers` build from the recipe and the batches. `calls`: steps in a turn
     on a GPU."""
     settings = recipe(system, place, rows, window, **model)
@@ -65,7 +65,7 @@ def row(
     def opened(make: Callable[[Recipe, Any], Any]) -> Callable[[], Any]:
         return lambda: make(settings, batches)
 
-    return Row(
+    return BenchRow(
         f"{system}-train",
         place,
         f"{settings.model.layers}×{settings.model.width}, {rows}×{window} tokens, {place.precision}",
@@ -107,7 +107,7 @@ def exchanged(layer: type[nn.Module], other: type[nn.Module], place: Place) -> C
 # -- llama -----------------------------------------------------------------------------------------------------------
 
 
-def llama_rows(place: Place) -> list[Row]:
+def llama_rows(place: Place) -> list[BenchRow]:
     heads = place.of(12, 4, 2)
 
     def hugging_face(settings: Recipe, batches: Any) -> PlainTraining:
@@ -163,7 +163,7 @@ class FlashLinearAttention(LinearAttention):
         return self.join_heads(read_chunks(*given)[0].transpose(1, 2)), state
 
 
-def linear_rows(place: Place) -> list[Row]:
+def linear_rows(place: Place) -> list[BenchRow]:
     window, heads = place.of(4096, 512, 32), place.of(12, 4, 2)
     if place.device.type == "cuda":  # all pairs would not fit
         peers = {"flash-linear-attention": exchanged(LinearAttention, FlashLinearAttention, place)}
@@ -201,7 +201,7 @@ class InItsPlace(nn.Module):
         return {"hidden": next(self.unit.parameters()).new_zeros(rows, self.unit.hidden_size)}
 
 
-def mingru_rows(place: Place) -> list[Row]:
+def mingru_rows(place: Place) -> list[BenchRow]:
     def gru(settings: Recipe, batches: Any) -> PlainTraining:
         model = build(settings, place)
         for block in model.layers:  # type: ignore[union-attr]  # a stack's

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 
 if TYPE_CHECKING:
-    from regard.bench.contenders import Place, Row
+    from regard.bench.contenders import BenchRow, Place
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Bench:
     target: str  # module:function, which makes the rows
     only_named: bool = False  # not among what `regard bench` runs without names
 
-    def rows(self, place: Place) -> list[Row]:
+    def rows(self, place: Place) -> list[BenchRow]:
         module, _, function = self.target.partition(":")
-        made: list[Row] = getattr(import_module(f"regard.bench.{module}"), function)(place)
+        made: list[BenchRow] = getattr(import_module(f"regard.bench.{module}"), function)(place)
         return made
 
 
@@ -121,5 +121,5 @@ USUAL = tuple(bench.name for bench in BENCHES if not bench.only_named)
 
 def get_bench(name: str) -> Bench:
     if name not in NAMES:
-        raise RegardError(f"There is no benchmark {name!r}{meant(name, NAMES)}")
+        raise RegardError(f"There is no benchmark {name!r}{did_you_mean(name, NAMES)}")
     return BENCHES[NAMES.index(name)]

@@ -38,7 +38,7 @@ class Place:
         return {"full": full, "small": small, "quick": quick}[self.size]
 
 
-class Work(Protocol):
+class Workload(Protocol):
     """A contender that is ready: each call does the work once and returns how many tokens that was."""
 
     parameters: int
@@ -51,7 +51,7 @@ class Contender:
     """`open` builds it. It cannot run without the packages, or the GPU, that it `needs`."""
 
     name: str
-    open: Callable[[], Work]
+    open: Callable[[], Workload]
     needs: Sequence[str] = ()
     needs_gpu: bool = False
 
@@ -70,7 +70,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     name: str
     place: Place
     work: str  # shapes and precision, in a few words

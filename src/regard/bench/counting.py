@@ -17,16 +17,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.base.numbers import grouped
-from regard.bench.contenders import Contender, Place, Row
+from regard.base.numbers import group_digits
+from regard.bench.contenders import BenchRow, Contender, Place
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
-from regard.runs.language_run import LanguageRun
 from regard.runs.recipe import compose
 from regard.runs.speed import install
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, save_tensors
 
 ORDER = 5
@@ -139,9 +139,12 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def rows(place: Place) -> list[Row]:
+def rows(place: Place) -> list[BenchRow]:
     here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
-    work = f"{ORDER}-gram of {grouped(len(words().counted))} words, {grouped(len(words().held_out))} words scored"
+    work = (
+        f"{ORDER}-gram of {group_digits(len(words().counted))} words, "
+        f"{group_digits(len(words().held_out))} words scored"
+    )
     contenders = {
         "ngram-score": [Contender("Regard", RegardScoring), Contender("kenlm", KenlmScoring, needs=["kenlm"])],
         "score-lines": [
@@ -152,6 +155,6 @@ def rows(place: Place) -> list[Row]:
         "score-sums": [Contender("Regard", RegardSums), Contender("kenlm's score", KenlmSums, needs=["kenlm"])],
     }
     return [
-        Row(name, here, work, sides, None, warm_up=1, calls=here.of(1, 5, 1), unit="words/s")
+        BenchRow(name, here, work, sides, None, warm_up=1, calls=here.of(1, 5, 1), unit="words/s")
         for name, sides in contenders.items()
     ]

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.training_step import count, random_tokens
 from regard.decoding.beam import Beam
-from regard.decoding.beam_slots import Terms
+from regard.decoding.beam_slots import BeamConfig
 from regard.decoding.translate import translate
 from regard.runs.recipe import compose
 from regard.runs.speed import install
@@ -45,7 +45,7 @@ class CTranslate2Translations:
 
         words = symbols(vocabulary)
         self.engine, self.sources = CTranslate2Engine(folder, words, words), sources
-        self.terms = Terms(width, eos=0, n_best=1, length_penalty=Beam().length_penalty, min_tokens=NEW)
+        self.terms = BeamConfig(width, eos=0, n_best=1, length_penalty=Beam().length_penalty, min_tokens=NEW)
 
     def __call__(self) -> int:
         found = self.engine.search(self.sources, [NEW] * len(self.sources), self.terms)
@@ -53,7 +53,7 @@ class CTranslate2Translations:
         return len(self.written)
 
 
-def rows(place: Place) -> list[Row]:
+def rows(place: Place) -> list[BenchRow]:
     here = Place(torch.device("cpu"), place.size)
     vocabulary, sentences = here.of(10_000, 8000, 100), here.of(256, 64, 3)
     sizes = {"layers": here.of(6, 3, 1), "width": here.of(512, 256, 32), "heads": 4}
@@ -79,7 +79,7 @@ def rows(place: Place) -> list[Row]:
     work = f"{sentences} sources of {LENGTH}, {NEW} new tokens"
     stacks = f"{sizes['layers']}+{sizes['layers']}×{sizes['width']}"
     return [
-        Row(
+        BenchRow(
             "translate-cpu",
             here,
             f"{stacks}, {f'beam {width}' if width > 1 else 'greedy'}, {work}",
@@ -94,7 +94,7 @@ def rows(place: Place) -> list[Row]:
 
 
 def cost(model: Transformer, width: int, sentences: int) -> Cost:
-    """Of a sentence: it is read once, and its hypotheses take NEW steps."""
+    """The cost of a sentence: it is read once, and its hypotheses take NEW steps."""
     decoder, held = count(model.layers) + count(model.embedding), torch.float32.itemsize
     looks = 4.0 * len(model.layers) * model.settings.width * (LENGTH + NEW / 2)  # QKᵀ and weights × V: across, and back
     caches = 2 * len(model.layers) * model.settings.width * held * (LENGTH + width * NEW / 2)
@@ -109,7 +109,7 @@ def symbols(vocabulary: int) -> list[str]:
 
 
 def convert_once(model: Callable[[], Transformer], vocabulary: int) -> Callable[[], Path]:
-    """A folder with the model in each kind, made when it is first asked for: converting is no part of the work."""
+    """A folder with the model in each format, made at the first use: conversion is not timed."""
     folder = TemporaryDirectory(prefix="regard-bench-")
 
     def converted() -> Path:

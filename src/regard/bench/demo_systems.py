@@ -17,15 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.counting import one_thread
 from regard.bench.training_step import LEARNING, RegardTraining, adamw, count
 from regard.comparison.ladders import LANGUAGE, TRANSLATION
 from regard.layers.state import State, detach
 from regard.report.progress import hushed
+from regard.runs.prepare import Prepared, prepare
 from regard.runs.recipe import Recipe
 from regard.runs.speed import install
-from regard.runs.train import Prepared, prepare
 from regard.systems.model import Stack
 from regard.training.objective import to_device
 
@@ -38,7 +38,7 @@ QUICK: dict[str, dict[str, Any]] = {
 class RegardSteps(RegardTraining):
     def __init__(self, ready: Prepared, place: Place) -> None:
         model = copy.deepcopy(ready.model)
-        super().__init__(model, ready.data.batches(model), ready.recipe.training, place)
+        super().__init__(model, ready.data.batches(ready.recipe, model), ready.recipe.training, place)
 
     def __call__(self) -> int:
         with one_thread():
@@ -49,7 +49,7 @@ class PlainLoop:
     def __init__(self, ready: Prepared, place: Place) -> None:
         self.model = copy.deepcopy(ready.model).to(place.device).train()
         install(self.model, training=True)
-        self.batches, self.parameters = ready.data.batches(self.model), count(self.model)
+        self.batches, self.parameters = ready.data.batches(ready.recipe, self.model), count(self.model)
         self.carries = getattr(ready.recipe.training, "batches", "") == "stream"
         self.optimizer, self.number = adamw(self.model, captured=False), 0
         self.state: State | None = None
@@ -81,23 +81,23 @@ class PlainLoop:
         return targets.numel() if batch.lengths is None else int(batch.lengths.sum())
 
 
-def rows(place: Place) -> list[Row]:
+def rows(place: Place) -> list[BenchRow]:
     here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
     return [row(recipe, here) for recipe in recipes(QUICK if here.size == "quick" else {})]
 
 
 def recipes(more: Mapping[str, Mapping[str, Any]]) -> list[Recipe]:
-    """Of every neural system of both ladders, with these settings, too."""
+    """The recipes of every neural system of both ladders, with these settings added."""
     questions = (ladder.question("1s") for ladder in (LANGUAGE, TRANSLATION))
     rungs = ((question, rung) for question in questions for rung in question.rungs() if not rung.counted)
     return [question.recipe(rung, {"training": LEARNING, **more}) for question, rung in rungs]
 
 
-def row(recipe: Recipe, place: Place) -> Row:
+def row(recipe: Recipe, place: Place) -> BenchRow:
     with one_thread(), hushed():
         ready = prepare(recipe)
     tokens = ready.recipe.training.batch_tokens
-    return Row(
+    return BenchRow(
         f"demo {recipe.system}",
         place,
         f"{tokens} tokens a step, {ready.data.tokenizers.target.vocabulary} words, fp32, one thread",

@@ -1,4 +1,4 @@
-"""What each row of the table of fast code brings: real work with the row, and the same work without it.
+"""The gain of each row of the table of fast code: real work with the row, and the same work without it.
 
 Rows can hide each other: a GPT whose blocks run by hand never calls its attention row. Such rows are left out on both
 sides. A row that the work does not use is an error, so no ratio is of two equal things.
@@ -14,36 +14,41 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.bench import gpt2, translators
-from regard.bench.contenders import Contender, Place, Row, Work
+from regard.bench.contenders import BenchRow, Contender, Place, Workload
 from regard.bench.counting import RegardScoring
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows, random_tokens
 from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.engine import Engine
+from regard.decoding.sampling import Sampling
 from regard.decoding.translate import translate
-from regard.fast.row_table import noting, rows, without
+from regard.fast.table import noting, rows, without
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class
-from regard.text.batches import Streams
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.batches.text_batches import Streams
 
-Open = Callable[[Place], Work]
+Open = Callable[[Place], Workload]
 
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
 
-def gpt_training(place: Place) -> Work:
+def gpt_training(place: Place) -> Workload:
     texts = place.of(64, 8, 2)
     batches = full_windows(gpt2.vocabulary(place), texts, gpt2.shape(place)["context"])
     training = gpt2.recipe(place, texts).training
     return RegardTraining(gpt2.regard_gpt(place, texts), batches, training, place)
 
 
-def gpt_generation(place: Place) -> Work:
+def gpt_generation(place: Place) -> Workload:
     return gpt2.RegardGeneration(place, place.of(64, 8, 2), place.of(256, 64, 8))
+
+
+def gpt_drawing(place: Place) -> Workload:
+    return gpt2.RegardGeneration(place, place.of(64, 8, 2), place.of(256, 64, 8), Sampling(top_p=0.9))
 
 
 def llama_recipe(place: Place) -> Recipe:
@@ -54,7 +59,7 @@ def llama_recipe(place: Place) -> Recipe:
     return compose("llama", None, {"model": sizes | heads, "training": training})
 
 
-def llama_training(place: Place) -> Work:
+def llama_training(place: Place) -> Workload:
     recipe, words = llama_recipe(place), gpt2.vocabulary(place)
     batches = full_windows(words, place.of(64, 8, 2), gpt2.shape(place)["context"])
     torch.manual_seed(1)
@@ -76,7 +81,7 @@ class LlamaGeneration:
 
 
 def language_training(system: str, **model: Any) -> Open:
-    def opened(place: Place) -> Work:
+    def opened(place: Place) -> Workload:
         width, texts, window, words = (place.of(*sizes) for sizes in ((650, 200, 24), (20, 20, 4), (35, 35, 8), SMALL))
         settings = {"width": width} | model
         training = LEARNING | {"batch_tokens": texts * window, "window": window}
@@ -89,7 +94,7 @@ def language_training(system: str, **model: Any) -> Open:
 
 
 def pair_training(system: str, **model: Any) -> Open:
-    def opened(place: Place) -> Work:
+    def opened(place: Place) -> Workload:
         count, length, words = place.of(512, 32, 4), place.of(32, 16, 6), place.of(*SMALL)
         settings = {"width": place.of(512, 128, 32)} | model
         training = LEARNING | {"batch_tokens": 2 * count * length}
@@ -124,13 +129,13 @@ class Beams:
 
 SMALL = (10_000, 2000, 100)  # words
 BY_HAND = ("GPT-2's blocks by hand", "compiled blocks")
-SHORT = ("a short source's words", "an encoder of short sources", "a short source's keys", "a decoder of short targets")
+SHORT = ("an encoder of short sources", "a short source's keys", "a decoder of short targets")
 TRANSFORMER = pair_training("transformer", norm="post", dropout=0.1)
 
 
 @dataclass(frozen=True)
-class Trial:
-    """The work that shows what a row brings, and the rows that would hide it."""
+class RowTrial:
+    """The workload that measures a row, and the rows that would hide it."""
 
     work: str
     open: Open
@@ -138,43 +143,37 @@ class Trial:
     on_cpu: bool = True  # False: on a CPU nobody gets it unasked
 
 
-def recurrent(system: str, *hidden_by: str) -> Trial:
-    return Trial(f"{system} training, 2 layers", language_training(system, layers=2, dropout=0.0), hidden_by)
+def recurrent(system: str, *hidden_by: str) -> RowTrial:
+    return RowTrial(f"{system} training, 2 layers", language_training(system, layers=2, dropout=0.0), hidden_by)
 
 
-def gpt_trained(*hidden_by: str) -> Trial:
-    return Trial("GPT-2's training step", gpt_training, hidden_by)
+def gpt_trained(*hidden_by: str) -> RowTrial:
+    return RowTrial("GPT-2's training step", gpt_training, hidden_by)
 
 
-def llama_trained(*hidden_by: str) -> Trial:
-    return Trial("a llama's training step, in GPT-2's shape", llama_training, hidden_by)
+def llama_trained(*hidden_by: str) -> RowTrial:
+    return RowTrial("a llama's training step, in GPT-2's shape", llama_training, hidden_by)
 
 
-def transformer_trained(*hidden_by: str) -> Trial:
-    return Trial("Transformer training on pairs", TRANSFORMER, hidden_by)
+def transformer_trained(*hidden_by: str) -> RowTrial:
+    return RowTrial("Transformer training on pairs", TRANSFORMER, hidden_by)
 
 
-def gpt_written(*hidden_by: str) -> Trial:
-    return Trial("a GPT-2 writes", gpt_generation, hidden_by)
+def gpt_written(*hidden_by: str) -> RowTrial:
+    return RowTrial("a GPT-2 writes", gpt_generation, hidden_by)
 
 
-def beams(system: str, *hidden_by: str) -> Trial:
-    return Trial(f"{system}, beam 5", lambda place: Beams(system, place), hidden_by)
+def beams(system: str, *hidden_by: str) -> RowTrial:
+    return RowTrial(f"{system}, beam 5", lambda place: Beams(system, place), hidden_by)
 
 
-SELF_ATTENTION = Trial("self-attention training", language_training("self-attention", score="dot"))
-BAHDANAU = Trial("Bahdanau's training on pairs", pair_training("bahdanau"))
-TRIALS: dict[str, Trial] = {
+BAHDANAU = RowTrial("Bahdanau's training on pairs", pair_training("bahdanau"))
+TRIALS: dict[str, RowTrial] = {
     "dropout with few random numbers": transformer_trained(),
-    "cuDNN's causal attention": gpt_trained(*BY_HAND),
-    "causal attention without a mask": gpt_trained(*BY_HAND, "cuDNN's causal attention"),
+    "causal attention without a mask": gpt_trained(*BY_HAND),
     "one query to a cache, on a CPU": gpt_written("GPT step on a CPU"),
-    "cuDNN's causal attention, grouped": llama_trained("compiled blocks"),
-    "grouped queries without a mask": llama_trained("compiled blocks", "cuDNN's causal attention, grouped"),
-    "one group of queries to a cache, on a CPU": Trial("a llama writes", LlamaGeneration),
-    "dot products in one kernel": SELF_ATTENTION,
-    "attention within a short source": transformer_trained(*SHORT),
-    "attention to a short source": transformer_trained(*SHORT),
+    "grouped queries without a mask": llama_trained("compiled blocks"),
+    "one group of queries to a cache, on a CPU": RowTrial("a llama writes", LlamaGeneration),
     **{name: transformer_trained() for name in SHORT},
     "GPT-2's blocks by hand": gpt_trained(),
     "persistent Elman": recurrent("rnn"),
@@ -188,16 +187,17 @@ TRIALS: dict[str, Trial] = {
     "fused LSTM": recurrent("lstm", "persistent LSTM", "LSTM chain"),
     "fused GRU": recurrent("gru", "persistent GRU", "GRU with its gradient written out"),
     "minimal GRU in one kernel": recurrent("mingru"),
-    "fused recurrent encoder": Trial("seq2seq training on pairs", pair_training("seq2seq")),
+    "fused recurrent encoder": RowTrial("seq2seq training on pairs", pair_training("seq2seq")),
     "Bahdanau's memory times W_c": BAHDANAU,
     "Bahdanau's loop with its gradient written out": BAHDANAU,
-    "grams by hashing": Trial("a 5-gram scores text", lambda place: RegardScoring(), ("losses of a text by n-grams",)),
-    "losses of a text by n-grams": Trial("a 5-gram scores text", lambda place: RegardScoring()),
-    "next token by one kernel": gpt_written(),
+    "grams by hashing": RowTrial(
+        "a 5-gram scores text", lambda place: RegardScoring(), ("losses of a text by n-grams",)
+    ),
+    "losses of a text by n-grams": RowTrial("a 5-gram scores text", lambda place: RegardScoring()),
+    "next token by one kernel": RowTrial("a GPT-2 draws with top p 0.9", gpt_drawing),
     "GPT step on a CPU": gpt_written(),
     "GPT step in few kernels": gpt_written(),
     "steps in a CUDA graph": gpt_written(),
-    "prompts in a CUDA graph": gpt_written(),
     "beam step of the Transformer": beams("transformer"),
     "beam's choice by kernels": beams("bahdanau"),
     "beam step in a CUDA graph": beams("bahdanau"),
@@ -205,7 +205,7 @@ TRIALS: dict[str, Trial] = {
     "loss of pairs without their logits": transformer_trained(),
     "word vectors, their gradients by word": recurrent("lstm"),
     "training step in CUDA graphs": recurrent("lstm"),
-    "compiled blocks": Trial("GPT-2's training step", gpt_training, ("GPT-2's blocks by hand",), on_cpu=False),
+    "compiled blocks": RowTrial("GPT-2's training step", gpt_training, ("GPT-2's blocks by hand",), on_cpu=False),
 }
 
 
@@ -215,7 +215,7 @@ TRIALS: dict[str, Trial] = {
 class Without:
     """Work that does without some rows of the table, from the beginning."""
 
-    def __init__(self, open: Callable[[], Work], names: tuple[str, ...]) -> None:
+    def __init__(self, open: Callable[[], Workload], names: tuple[str, ...]) -> None:
         self.names = names
         with without(*names):
             self.work = open()
@@ -226,27 +226,27 @@ class Without:
             return self.work()
 
 
-def fast_rows(place: Place) -> list[Row]:
+def fast_rows(place: Place) -> list[BenchRow]:
     """A row for each that this machine can run."""
     here = [row.name for row in rows() if row.needs(place.device) is None]
     return [_row(name, TRIALS[name], place) for name in here if TRIALS[name].on_cpu or place.device.type == "cuda"]
 
 
-def _row(name: str, trial: Trial, place: Place) -> Row:
-    def opened() -> Work:
+def _row(name: str, trial: RowTrial, place: Place) -> BenchRow:
+    def opened() -> Workload:
         return trial.open(place)
 
-    def regard() -> Work:
+    def regard() -> Workload:
         with noting() as ran:
             Without(opened, trial.hidden_by)()
         if name not in ran:
             raise RegardError(f"{trial.work} does not use {name!r}: it ran {', '.join(sorted(ran)) or 'no row'}.")
         return Without(opened, trial.hidden_by)
 
-    def as_written() -> Work:
+    def as_written() -> Workload:
         return Without(opened, (*trial.hidden_by, name))
 
-    return Row(
+    return BenchRow(
         name,
         place,
         trial.work,

@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.plain_gpt import PlainGPT
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, full_windows, random_tokens
 from regard.decoding.engine import Engine
+from regard.decoding.sampling import GREEDY, Sampling
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
@@ -103,18 +104,18 @@ def plain_gpt(place: Place, sizes: Shape | None = None, on: str | torch.device =
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-def training_rows(place: Place) -> list[Row]:
+def training_rows(place: Place) -> list[BenchRow]:
     return [training_row("gpt-train", place, shape(place), place.of(64, 8, 2))]
 
 
-def further_training_rows(place: Place) -> list[Row]:
+def further_training_rows(place: Place) -> list[BenchRow]:
     return [
         training_row("gpt-train 350M", place, larger(place), place.of(32, 4, 2)),
         training_row("gpt-train 4096", place, longer(place), place.of(16, 2, 2)),
     ]
 
 
-def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
+def training_row(name: str, place: Place, sizes: Shape, rows: int) -> BenchRow:
     batches = full_windows(vocabulary(place), rows, sizes["context"])
     compiled = " compiled" if sizes == shape(place) else ", blocks compiled"
 
@@ -140,7 +141,7 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
             model.compile_parts()
         return PlainTraining(model, lambda batch, state: (call(batch.tokens, batch.targets), None), batches, place)
 
-    return Row(
+    return BenchRow(
         name,
         place,
         f"{sizes['layers']}×{sizes['width']}, {rows}×{sizes['context']} tokens, {place.precision}",
@@ -161,10 +162,10 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
 class RegardGeneration:
     """The engine of `regard generate`; graphs recorded during warm-up are reused."""
 
-    def __init__(self, place: Place, rows: int, new: int) -> None:
+    def __init__(self, place: Place, rows: int, new: int, sampling: Sampling = GREEDY) -> None:
         self.model = regard_gpt(place, rows).to(place.device, place.dtype)
         install(self.model)
-        self.engine = Engine(self.model, eos=0, rows=rows, install=install)
+        self.engine = Engine(self.model, eos=0, sampling=sampling, rows=rows, install=install)
         self.prompts, self.new, self.parameters = prompts(place, rows), new, count(self.model)
 
     def __call__(self) -> int:
@@ -192,7 +193,7 @@ class HuggingFaceGeneration:
 
 
 class PlainGeneration:
-    """The plain model with a key-value cache; on a GPU a step is one CUDA graph, replayed without synchronising."""
+    """The plain model with a key-value cache; on a GPU a step is one CUDA graph, replayed without synchronizing."""
 
     def __init__(self, place: Place, rows: int, new: int) -> None:
         self.model = plain_gpt(place).to(place.device, place.dtype).eval()
@@ -240,11 +241,11 @@ def prompts(place: Place, rows: int) -> list[list[int]]:
     return ids
 
 
-def generation_rows(place: Place) -> list[Row]:
+def generation_rows(place: Place) -> list[BenchRow]:
     return [generation_row(place, rows, place.of(256, 64, 8)) for rows in (1, place.of(64, 64, 4))]
 
 
-def generation_row(place: Place, rows: int, new: int) -> Row:
+def generation_row(place: Place, rows: int, new: int) -> BenchRow:
     sizes = shape(place)
     held = place.dtype.itemsize
     model = regard_gpt(place, rows, on="meta")
@@ -252,7 +253,7 @@ def generation_row(place: Place, rows: int, new: int) -> Row:
     before = PROMPT + new / 2  # tokens, on average
     keys_and_values = 2 * sizes["layers"] * sizes["width"] * held * before
     attention = 4.0 * sizes["layers"] * sizes["width"] * before  # QKᵀ and weights × V
-    return Row(
+    return BenchRow(
         f"gpt-generate {rows}",
         place,
         f"{sizes['layers']}×{sizes['width']}, {rows} × {new} new tokens after prompts of {PROMPT}, {place.precision}",

@@ -21,7 +21,7 @@ SILENCE = 120.0  # seconds without a byte, after which a server is given up
 
 
 @dataclass
-class Answer:
+class HttpAnswer:
     question: int  # its number
     began: float
     first: float = 0.0  # seconds until the first token
@@ -47,16 +47,16 @@ class Answer:
 class Client:
     def __init__(self, host: str, port: int) -> None:
         self.host, self.socket = f"{host}:{port}", socket.create_connection((host, port))
-        self.answer = Answer(0, 0.0)
+        self.answer = HttpAnswer(0, 0.0)
 
     def ask(self, number: int, question: dict[str, Any]) -> None:
         body = json.dumps({**question, "stream": True, "stream_options": {"include_usage": True}}).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"
-        self.answer = Answer(number, time.perf_counter())
+        self.answer = HttpAnswer(number, time.perf_counter())
         self.socket.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
     def receive(self) -> bool:
-        """Takes what has come; is this the end of the answer?"""
+        """Reads the bytes that have arrived; True if the answer is complete."""
         came, answer = self.socket.recv(2**16), self.answer
         if not came:
             raise RuntimeError("the server has closed the connection")
@@ -76,10 +76,10 @@ class Client:
 
 def load(
     address: str, questions: Iterator[tuple[int, dict[str, Any]]], clients: int, seconds: float = 0.0
-) -> list[Answer]:
-    """The answers to the next questions, as they came. Each client asks at least once, and again until so many seconds
-    are over; what has begun is finished."""
-    place, found = urlsplit(address), list[Answer]()
+) -> list[HttpAnswer]:
+    """The answers to the next requests, in the order of arrival. Each client sends at least one, and more until
+    `seconds` have passed; a request in flight is completed."""
+    place, found = urlsplit(address), list[HttpAnswer]()
     with selectors.DefaultSelector() as selector:
         asking: list[Client] = []
         try:

@@ -27,13 +27,13 @@ from starlette.routing import Route
 
 from regard.web.listening import listen, run
 
-MOST = 256  # texts at once
+MAX_TEXTS = 256  # texts at once
 
 
 class Streamer:
-    """What `generate` calls with each step's tokens of all rows."""
+    """The callback of `generate`: receives each step's tokens of all rows."""
 
-    def __init__(self, jobs: list[Job], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, jobs: list[HuggingFaceJob], loop: asyncio.AbstractEventLoop) -> None:
         self.jobs, self.loop, self.prompt = jobs, loop, True
 
     def put(self, value: torch.Tensor) -> None:
@@ -52,7 +52,7 @@ class Streamer:
     def end(self) -> None: ...
 
 
-class Job:
+class HuggingFaceJob:
     def __init__(self, tokens: list[int], left: int) -> None:
         self.tokens, self.left, self.asked = tokens, left, left
         self.events: asyncio.Queue[int] = asyncio.Queue()
@@ -61,7 +61,7 @@ class Job:
 class Peer:
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self.waiting: queue.SimpleQueue[HuggingFaceJob] = queue.SimpleQueue()
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -72,12 +72,12 @@ class Peer:
     def _work(self) -> None:
         while True:
             jobs = [self.waiting.get()]
-            while len(jobs) < MOST and not self.waiting.empty():
+            while len(jobs) < MAX_TEXTS and not self.waiting.empty():
                 jobs.append(self.waiting.get())
             self._generate(jobs)
 
     @torch.no_grad()
-    def _generate(self, jobs: list[Job]) -> None:
+    def _generate(self, jobs: list[HuggingFaceJob]) -> None:
         longest, new = max(len(job.tokens) for job in jobs), max(job.left for job in jobs)
         tokens = torch.zeros(len(jobs), longest, dtype=torch.int64)
         mask = torch.zeros_like(tokens)
@@ -97,11 +97,11 @@ class Peer:
 
     async def complete(self, request: Request) -> Response:
         asked = await request.json()
-        job = Job(asked["prompt"], asked["max_tokens"])
+        job = HuggingFaceJob(asked["prompt"], asked["max_tokens"])
         self.waiting.put(job)
         return StreamingResponse(self._events(job), media_type="text/event-stream")
 
-    async def _events(self, job: Job) -> AsyncIterator[str]:
+    async def _events(self, job: HuggingFaceJob) -> AsyncIterator[str]:
         for _ in range(job.asked):
             token = await job.events.get()
             yield f"data: {json.dumps({'choices': [{'index': 0, 'text': f' {token}', 'finish_reason': None}]})}\n\n"

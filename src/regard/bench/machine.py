@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 
+from regard.base.device import device_name, process_memory
 from regard.bench.contenders import Place
 
 
@@ -59,10 +59,6 @@ class Machine:
         }
 
 
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"
-
-
 def wait(device: torch.device) -> None:
     """Waits for the device, since GPU calls are asynchronous."""
     if device.type == "cuda":
@@ -72,7 +68,7 @@ def wait(device: torch.device) -> None:
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
-class Memory:
+class PeakMemory:
     """The peak memory since `start`, minus that at `start`: GPU tensors, or the whole process."""
 
     def __init__(self, device: torch.device) -> None:
@@ -86,13 +82,13 @@ class Memory:
         elif sys.platform == "linux":
             _give_back()
             _forget_peak()
-            self.before = _status("VmRSS")
+            self.before = process_memory("VmRSS")
 
     def peak(self) -> int | None:
         """None where the system does not count it."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) - self.before
-        return max(_status("VmHWM") - self.before, 0) if sys.platform == "linux" else None
+        return max(process_memory("VmHWM") - self.before, 0) if sys.platform == "linux" else None
 
 
 def _give_back() -> None:
@@ -105,8 +101,3 @@ def _forget_peak() -> None:
     """Resets the kernel's peak memory counter."""
     with suppress(OSError):  # if not permitted, the peak may be too high
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def _status(key: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) * 1024

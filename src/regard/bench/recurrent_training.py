@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, random_tokens
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.systems.lstm import LSTMModel
 from regard.systems.rnn import RNN
-from regard.text.batches import Streams
+from regard.text.batches.text_batches import Streams
 from regard.training.objective import TensorBatch
 
 LAYERS = 2
@@ -56,15 +56,15 @@ class PlainRecurrent(nn.Module):
         return loss, dict(zip(state, past if isinstance(past, tuple) else (past,), strict=True))
 
 
-def lstm_rows(place: Place) -> list[Row]:
+def lstm_rows(place: Place) -> list[BenchRow]:
     return [row("lstm", place, *shape) for shape in LSTM_SHAPES[place.size]]
 
 
-def rnn_rows(place: Place) -> list[Row]:
+def rnn_rows(place: Place) -> list[BenchRow]:
     return [row("rnn", place, *shape) for shape in RNN_SHAPES[place.size]]
 
 
-def row(system: str, place: Place, width: int, rows: int, window: int) -> Row:
+def row(system: str, place: Place, width: int, rows: int, window: int) -> BenchRow:
     vocabulary = place.of(10_000, 2000, 100)
     settings = recipe(system, width, rows, window)
     batches = Streams(random_tokens(vocabulary, rows * window * STEPS), rows, window, 0)
@@ -79,7 +79,7 @@ def row(system: str, place: Place, width: int, rows: int, window: int) -> Row:
         net = PlainRecurrent(kind, vocabulary, width).to(place.device)
         return PlainTraining(net, net.loss, batches, place, begin=net.begin, captured=captured)
 
-    return Row(
+    return BenchRow(
         f"{system}-train {LAYERS}×{width}",
         place,
         f"{rows}×{window} tokens, {vocabulary} words, {place.precision}",

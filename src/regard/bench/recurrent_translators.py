@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining
 from regard.bench.translators import SMOOTHING, random_pairs, vocabulary
 from regard.layers.state import State
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
 from regard.training.objective import TensorBatch
 
 
@@ -77,7 +77,7 @@ class PlainBahdanau(PlainTranslator):
         return self.readout(torch.stack(written, dim=1)).tanh()
 
 
-def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTranslator], place: Place) -> Row:
+def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTranslator], place: Place) -> BenchRow:
     rows, length = place.of(512, 32, 4), place.of(32, 16, 6)
     width, words = place.of(512, 128, 32), place.of(256, 64, 16)
     shape = {"width": width, "embedding": words, "layers": layers, "dropout": 0.0}
@@ -95,7 +95,7 @@ def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTran
         net = peer(vocabulary(place), words, width, layers)
         return PlainTraining(net, net.loss, batches, place)
 
-    return Row(
+    return BenchRow(
         f"{system}-train",
         place,
         f"{layers}+{layers}×{width}, {rows} pairs of {length}+{length} tokens, {place.precision}",
@@ -107,5 +107,5 @@ def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTran
     )
 
 
-def rows(place: Place) -> list[Row]:
+def rows(place: Place) -> list[BenchRow]:
     return [row("seq2seq", 2, PlainSeq2Seq, place), row("bahdanau", 1, PlainBahdanau, place)]

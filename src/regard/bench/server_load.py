@@ -6,7 +6,7 @@ asks for some seconds, one after the other, so that disturbances affect all alik
 
     rate = tokens of a turn / its seconds          times one client = median over turns of (its rate / that of one)
 
-Tokens per second of the server's own processor time are said, too: other programs on the machine change them little.
+Tokens per second of the server's own processor time are printed, too: other programs hardly change them.
 Regard comes first; then, for fewer turns, Hugging Face's `generate` behind the same kind of server.
 """
 
@@ -29,11 +29,13 @@ from typing import Any
 
 from regard.bench.contenders import Place
 from regard.bench.gpt2 import PROMPT, prompts, recipe, regard_gpt, shape, vocabulary
-from regard.bench.http_load import Answer, load
+from regard.bench.http_load import HttpAnswer, load
 from regard.bench.turns import sentence, spread
-from regard.runs.folder import Tokenizers
-from regard.runs.new_folder import new_folder, write_facts, write_folder
-from regard.text.tokenizer import EOS, UNK, Tokenizer
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers
+from regard.runs.store.lock import new_folder
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 CLIENTS = {"full": (1, 16, 64, 256), "small": (1, 16, 64), "quick": (1, 4)}
@@ -45,8 +47,8 @@ PEER_TURNS = 2
 # -- the servers -----------------------------------------------------------------------------------------------------
 
 
-class Served:
-    """A server in a process of its own."""
+class ServerProcess:
+    """A server in its own process."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
@@ -56,7 +58,7 @@ class Served:
             raise RuntimeError(f"{command[0]} did not start")
 
     def processor_seconds(self) -> float:
-        """What the server has used so far, which does not depend on what else runs; 0 where the system does not say."""
+        """The server's processor time, which other programs do not change; 0 if the system does not report it."""
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -65,8 +67,8 @@ class Served:
 
 
 @contextmanager
-def running(command: list[str]) -> Iterator[Served]:
-    server = Served(command)
+def running(command: list[str]) -> Iterator[ServerProcess]:
+    server = ServerProcess(command)
     try:
         yield server
     finally:
@@ -87,7 +89,7 @@ def random_run(place: Place, folder: Path) -> Path:
 
 
 @contextmanager
-def regard_server(place: Place) -> Iterator[Served]:
+def regard_server(place: Place) -> Iterator[ServerProcess]:
     with tempfile.TemporaryDirectory() as folder:
         run = random_run(place, Path(folder))
         options = ["--port", "0", "--device", str(place.device), "--precision", place.precision]
@@ -96,7 +98,7 @@ def regard_server(place: Place) -> Iterator[Served]:
 
 
 @contextmanager
-def hugging_face_server(place: Place) -> Iterator[Served]:
+def hugging_face_server(place: Place) -> Iterator[ServerProcess]:
     sizes = shape(place)
     settings = {
         "vocab_size": vocabulary(place), "n_positions": sizes["context"], "n_embd": sizes["width"],
@@ -116,20 +118,20 @@ def hugging_face_server(place: Place) -> Iterator[Served]:
 
 @dataclass
 class Load:
-    """What so many clients of one server got."""
+    """The answers that a number of clients got from one server."""
 
     server: str
     clients: int
     place: Place
     new: int  # tokens of a request
     rates: list[float] = field(default_factory=list)  # tokens/s of each turn
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[HttpAnswer] = field(default_factory=list)
     tokens: int = 0
     busy: float = 0.0  # processor seconds of the server
     one: Load | None = None  # the same server with one client
     why: str = ""  # it could not run
 
-    def take_turn(self, server: Served, questions: Iterator[tuple[int, dict[str, Any]]], seconds: float) -> None:
+    def take_turn(self, server: ServerProcess, questions: Iterator[tuple[int, dict[str, Any]]], seconds: float) -> None:
         before, began = server.processor_seconds(), time.perf_counter()
         found = load(server.address, questions, self.clients, seconds)
         took = time.perf_counter() - began
@@ -173,7 +175,7 @@ class Load:
         return median(ours / alone for ours, alone in zip(self.rates, one)) if one and self.rates else None
 
     def texts_as_alone(self) -> str | None:
-        """How many texts are what a client got that asked alone, of those whose prompt it had, too."""
+        """The number of texts equal to those of a client alone, among the prompts of both."""
         if self.one is None or self.one is self or not self.answers:
             return None
         alone = {answer.question: answer.text() for answer in self.one.answers}
@@ -213,7 +215,7 @@ def measure(
 
 
 def take_turns(
-    server: Served, loads: Sequence[Load], turns: int, seconds: float, each: Callable[[Load], object]
+    server: ServerProcess, loads: Sequence[Load], turns: int, seconds: float, each: Callable[[Load], object]
 ) -> None:
     place, new = loads[0].place, loads[0].new
     asked = [{"model": "gpt", "prompt": prompt, "max_tokens": new, "temperature": 0}

@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from regard.bench.contenders import Contender, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Place
 
 UNIT = "starts/s"  # printed as seconds
 REGARD = ("-m", "regard")
@@ -27,7 +27,7 @@ def one_step(place: Place) -> tuple[str, ...]:
     return ("--size", size, "--data", "phrasebook", "--training.steps", "1", "--training.device", place.device.type)
 
 
-class Command:
+class TimedCommand:
     """Python with these words; `cold`: with empty caches. A training gets a new folder each time."""
 
     parameters = 0
@@ -60,26 +60,28 @@ def work() -> TemporaryDirectory[str]:
 @cache
 def trained(system: str, place: Place) -> str:
     folder = Path(work().name, system)
-    Command([*REGARD, "train", system, *one_step(place), "--run", str(folder)])()
+    TimedCommand([*REGARD, "train", system, *one_step(place), "--run", str(folder)])()
     return str(folder)
 
 
-def generate(place: Place) -> Command:
-    return Command([*REGARD, "generate", trained("gpt", place), "--max-tokens", "1", "--device", place.device.type])
+def generate(place: Place) -> TimedCommand:
+    return TimedCommand(
+        [*REGARD, "generate", trained("gpt", place), "--max-tokens", "1", "--device", place.device.type]
+    )
 
 
-def translate(place: Place) -> Command:
+def translate(place: Place) -> TimedCommand:
     words = [*REGARD, "translate", trained("transformer", place), "--device", place.device.type]
-    return Command(words, "They are watching.\n")
+    return TimedCommand(words, "They are watching.\n")
 
 
-def train(system: str, cold: bool, place: Place) -> Command:
-    return Command([*REGARD, "train", system, *one_step(place)], cold=cold, trains=True)
+def train(system: str, cold: bool, place: Place) -> TimedCommand:
+    return TimedCommand([*REGARD, "train", system, *one_step(place)], cold=cold, trains=True)
 
 
-def rows(place: Place) -> list[Row]:
+def rows(place: Place) -> list[BenchRow]:
     if place.size == "quick":
-        return [row("startup version", place, lambda: Command([*REGARD, "--version"]), "pass")]
+        return [row("startup version", place, lambda: TimedCommand([*REGARD, "--version"]), "pass")]
     return [
         row("startup generate", place, partial(generate, place)),
         row("startup translate", place, partial(translate, place)),
@@ -91,7 +93,9 @@ def rows(place: Place) -> list[Row]:
     ]
 
 
-def row(name: str, place: Place, command: Callable[[], Command], beside: str = "import torch") -> Row:
+def row(name: str, place: Place, command: Callable[[], TimedCommand], beside: str = "import torch") -> BenchRow:
     ours = Contender("Regard", command)
-    peer = Contender(f'python -c "{beside}"', lambda: Command(["-c", beside]))
-    return Row(name, place, "a command from its start to its end", [ours, peer], None, warm_up=1, calls=1, unit=UNIT)
+    peer = Contender(f'python -c "{beside}"', lambda: TimedCommand(["-c", beside]))
+    return BenchRow(
+        name, place, "a command from its start to its end", [ours, peer], None, warm_up=1, calls=1, unit=UNIT
+    )

@@ -18,11 +18,11 @@ from regard.bench.contenders import Place
 from regard.layers.state import State, detach
 from regard.runs.speed import install
 from regard.systems.model import Model
-from regard.text.batches import Batch, Windows
-from regard.training.hyperparameters import Learning
+from regard.text.batches.text_batches import Batch, Windows
+from regard.training.hyperparameters import GradientTraining
 from regard.training.loop import Batches, Trainer
 from regard.training.objective import TensorBatch, to_device
-from regard.training.validation import Verdict
+from regard.training.validation import ValidationResult
 
 LEARNING: dict[str, Any] = {  # of both sides
     "optimizer": "adamw",
@@ -42,7 +42,7 @@ def count(model: nn.Module) -> int:
 class RegardTraining:
     """The trainer of `regard train`, with the same fast paths, but without validation and files."""
 
-    def __init__(self, model: Model, batches: Batches, settings: Learning, place: Place) -> None:
+    def __init__(self, model: Model, batches: Batches, settings: GradientTraining, place: Place) -> None:
         self.model = model.to(place.device)
         bf16, nowhere = place.dtype == torch.bfloat16, Path("never-written")
         self.trainer = Trainer(self.model, batches, _unseen, settings, nowhere, bf16=bf16, install=install)
@@ -54,7 +54,7 @@ class RegardTraining:
         return tokens
 
 
-def _unseen(model: Model) -> Verdict:
+def _unseen(model: Model) -> ValidationResult:
     raise AssertionError("a benchmark never validates")
 
 
@@ -102,7 +102,7 @@ class PlainTraining:
 
 
 def _recorded(update: Loss, begin: Callable[[int], State] | None) -> Loss:
-    from regard.fast.captured_step import Captured
+    from regard.fast.training.captured_step import Captured
 
     return Captured(update, begin)
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, random_tokens
 from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import BeamEngine
@@ -24,9 +24,9 @@ from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
 from regard.systems.transformer import Transformer
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
-from regard.text.pair_tokens import TokenPairs
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.tokenizers.pair_tokens import TokenPairs
 from regard.training.objective import TensorBatch
 
 DROPOUT, SMOOTHING = 0.1, 0.1
@@ -97,7 +97,7 @@ def hugging_face_marian(place: Place) -> Any:
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-def training_rows(place: Place) -> list[Row]:
+def training_rows(place: Place) -> list[BenchRow]:
     rows, length = place.of(512, 64, 4), place.of(32, 16, 6)
     pairs = PairBatches(random_pairs(vocabulary(place), 8 * rows, length), 2 * rows * length, seed=1)
     batches = ShapedPairBatches.of(pairs) if place.device.type == "cuda" else pairs  # as `regard train` has them
@@ -121,7 +121,7 @@ def training_rows(place: Place) -> list[Row]:
     attention = 12.0 * 3 * shape(place)["layers"] * shape(place)["width"] * length  # a source's, a target's, and across
     weights = 6.0 * sum(weight.numel() for weight in model.parameters() if weight.dim() == 2)
     return [
-        Row(
+        BenchRow(
             "translate-train",
             place,
             f"{words(place)}, {rows} pairs of {length}+{length} tokens, {place.precision}",
@@ -203,12 +203,12 @@ class HuggingFaceBeam:
         return sum(map(len, self.written))
 
 
-def beam_rows(place: Place) -> list[Row]:
+def beam_rows(place: Place) -> list[BenchRow]:
     count_, length, new = place.of(512, 16, 3), place.of(32, 16, 6), place.of(64, 16, 6)
     sources = random_tokens(vocabulary(place), count_ * length).reshape(count_, length)
     sources[:, -1] = 0
     return [
-        Row(
+        BenchRow(
             "translate-beam",
             place,
             f"{words(place)}, beam {WIDTH}, {count_} sources of {length}, {new} new tokens, {place.precision}",
@@ -224,7 +224,7 @@ def beam_rows(place: Place) -> list[Row]:
 
 
 def beam_cost(place: Place, sources: int, length: int, new: int) -> Cost:
-    """Of each written token: one step of all hypotheses of a source, and its share of reading the source."""
+    """The cost of a written token: one step of all hypotheses of a source, and a share of reading the source."""
     model, width, held = regard_transformer(place), shape(place)["width"], place.dtype.itemsize
     decoder = count(model.layers) + count(model.embedding)
     looks = 4.0 * len(model.layers) * width * (length + new / 2)  # QKᵀ and weights × V: across, and back

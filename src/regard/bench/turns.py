@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 
-from regard.bench.contenders import Contender, Place, Row, Work
-from regard.bench.machine import Machine, Memory, wait
+from regard.bench.contenders import BenchRow, Contender, Place, Workload
+from regard.bench.machine import Machine, PeakMemory, wait
 
 
 @dataclass
-class Entry:
+class TimedContender:
     """A contender and its measurements; `why`: the reason if it could not run."""
 
     contender: Contender
-    work: Work | None = None
+    work: Workload | None = None
     why: str = ""
     parameters: int = 0
     amount: int = 0  # tokens of a call
@@ -42,21 +42,21 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Result:
-    row: Row
+class BenchResult:
+    row: BenchRow
     machine: Machine
-    entries: list[Entry]  # Regard first
+    entries: list[TimedContender]  # Regard first
 
     @property
     def limit(self) -> tuple[float, str] | None:
         cost = self.row.cost
         return None if cost is None else cost.bound(self.machine.matmul_rate, self.machine.copy_rate)
 
-    def ratio(self, peer: Entry) -> float | None:
+    def ratio(self, peer: TimedContender) -> float | None:
         ours = self.entries[0].rates
         return median(a / b for a, b in zip(ours, peer.rates)) if ours and peer.rates else None
 
-    def share(self, entry: Entry) -> float | None:
+    def share(self, entry: TimedContender) -> float | None:
         return median(entry.rates) / self.limit[0] if entry.rates and self.limit else None
 
     def as_json(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Result:
             "contenders": [self._contender(entry) for entry in self.entries],
         }
 
-    def _contender(self, entry: Entry) -> dict[str, Any]:
+    def _contender(self, entry: TimedContender) -> dict[str, Any]:
         return {
             "name": entry.contender.name,
             "parameters": entry.parameters or None,
@@ -93,8 +93,8 @@ def spread(rates: list[float]) -> float | None:
     return (max(rates) - min(rates)) / 2 / median(rates) if rates else None
 
 
-def take_turns(row: Row, machine: Machine, repeats: int) -> Result:
-    entries = [Entry(contender, why=absent(contender, row.place)) for contender in row.contenders]
+def take_turns(row: BenchRow, machine: Machine, repeats: int) -> BenchResult:
+    entries = [TimedContender(contender, why=absent(contender, row.place)) for contender in row.contenders]
     for entry in entries:
         if not entry.why:
             attempt(warm_up, entry, row)
@@ -109,7 +109,7 @@ def take_turns(row: Row, machine: Machine, repeats: int) -> Result:
                 attempt(turn, entry, row)
     for entry in entries:
         entry.work = None
-    return Result(row, machine, entries)
+    return BenchResult(row, machine, entries)
 
 
 def absent(contender: Contender, place: Place) -> str:
@@ -121,11 +121,11 @@ def absent(contender: Contender, place: Place) -> str:
     return ""
 
 
-def warm_up(entry: Entry, row: Row) -> None:
+def warm_up(entry: TimedContender, row: BenchRow) -> None:
     device = row.place.device
     if device.type == "cpu":
         entry.contender.open()()  # first load libraries and kernels, so that they do not count as a contender's memory
-    memory = Memory(device)
+    memory = PeakMemory(device)
     memory.start()
     entry.work = entry.contender.open()
     entry.parameters = entry.work.parameters
@@ -135,7 +135,7 @@ def warm_up(entry: Entry, row: Row) -> None:
     entry.memory = memory.peak()
 
 
-def turn(entry: Entry, row: Row) -> None:
+def turn(entry: TimedContender, row: BenchRow) -> None:
     """Tokens per second of one turn."""
     assert entry.work is not None
     wait(row.place.device)
@@ -146,7 +146,7 @@ def turn(entry: Entry, row: Row) -> None:
     entry.rates.append(amount / (time.perf_counter() - began))
 
 
-def attempt(do: Callable[[Entry, Row], None], entry: Entry, row: Row) -> None:
+def attempt(do: Callable[[TimedContender, BenchRow], None], entry: TimedContender, row: BenchRow) -> None:
     """Runs a turn; running out of memory, or any error of a peer, removes that contender with a reason."""
     why = ""
     try:

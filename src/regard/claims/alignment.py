@@ -3,11 +3,11 @@
     link of y_t = argmax_s α(s_{t-1}, h_s)        read at the step that predicts y_t, not at the one that reads it
     relevant      log P(y_t | x) − log P(y_t | x without the word that y_t is linked with), less that of the other words
 
-Against it stands the diagonal (each word comes from the one at its place), which needs no learning, and beside it IBM
-model 1 (Brown et al. 1993), which learns from the same training pairs which words go together and knows nothing of
-order or context: of a word that stands twice in a sentence it cannot say which is meant. A third translator, word by
-word, is the notes' RNN that smiles and frowns: it writes y_t when it has read x_t. Sentences are the phrasebook's, with
-their gold alignment; error rates are Och & Ney's, over all links of a set of sentences.
+It is compared with the diagonal (each word comes from the one at the same position), which needs no learning, and with
+IBM model 1 (Brown et al. 1993), which learns word pairs from the same training data and ignores order and context: it
+cannot tell two occurrences of a word apart. A third translator, word by word, is the notes' RNN that smiles and frowns:
+it writes y_t when it has read x_t. Sentences are the phrasebook's, with their gold alignment; error rates are Och &
+Ney's, over all links of a set of sentences.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from regard.evaluation.alignment_error import (
     translation_table,
 )
 from regard.report.figures import Heat, Intervals, Mark
-from regard.runs.folder import Tokenizers, build_model
-from regard.runs.translation_run import TranslationRun
+from regard.runs.store.folder import Tokenizers, build_model
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.translator import Translator
 
-MADE, LONGEST, HELD_OUT, PROBED = 30_000, 8, 400, 60
-DOUBLED = 60  # further held-out pairs, in which a word stands twice: of the others few do
+MADE, MAX_WORDS, HELD_OUT, PROBED = 30_000, 8, 400, 60
+DOUBLED = 60  # further held-out pairs with a repeated word, which is rare in the others
 WIDTH, RATE = 48, 8e-3
 COMMON, STEPS = 400, 2000  # words the sentences are made of, and steps of training
 QUICK_COMMON, QUICK_STEPS = 250, 1000
@@ -63,11 +63,11 @@ def experiment(trial: Trial) -> Evidence:
     table = translation_table([cut(pair.source) for pair in rest], [cut(pair.target) for pair in rest], empty=False)
     counted = likely_links(table, *zip(*sides))
 
-    def error(found: Links, which: Sequence[int]) -> float:
-        return alignment_error_rate([gold[n] for n in which], [found[n] for n in which])
+    def error(links: Links, which: Sequence[int]) -> float:
+        return alignment_error_rate([gold[n] for n in which], [links[n] for n in which])
 
-    def told_apart(found: Links) -> float:
-        return mean((link in gold[n]) for n, place in twice for link in found[n] if link[1] == place)
+    def told_apart(links: Links) -> float:
+        return mean((link in gold[n]) for n, place in twice for link in links[n] if link[1] == place)
 
     plain, model1 = error(diagonal, moved), error(counted, moved)
     measured: dict[str, list[float]] = {quantity: [] for quantity in QUANTITIES}
@@ -76,8 +76,8 @@ def experiment(trial: Trial) -> Evidence:
         run = learn(trial, pairs, seed)
         fresh = untrained(run, seed)
         looked, first = looks(run, sides), looks(fresh, sides)
-        found, at_first = links(looked), links(first)
-        learned.append(error(found, moved))
+        aligned, at_first = links(looked), links(first)
+        learned.append(error(aligned, moved))
         some = moved[:PROBED]
         random = Random(seed)
         anywhere = [{(int(random.random() * len(source)), place) for place in range(len(target))}
@@ -88,11 +88,11 @@ def experiment(trial: Trial) -> Evidence:
         for quantity, value in {
             OVER_DIAGONAL: plain - learned[-1],
             FOCUS: focus(looked, gold, moved),
-            RELEVANT: relevance(run, sides, found, some),
-            CONTEXT: told_apart(found) - told_apart(counted),
+            RELEVANT: relevance(run, sides, aligned, some),
+            CONTEXT: told_apart(aligned) - told_apart(counted),
             SMILES: stepwise["same"],
             FROWNS: stepwise["same"] - stepwise["moved"],
-            SAME: error(found, same),
+            SAME: error(aligned, same),
             UNTRAINED: plain - error(at_first, moved),
             UNFOCUSED: focus(first, gold, moved),
             ANYWHERE: relevance(run, sides, anywhere, some),
@@ -114,7 +114,7 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def repeated(source: Sequence[str], gold: Iterable[Link]) -> list[int]:
-    """The target words that come from one source word of which the sentence has another like it."""
+    """The target words that come from a source word that occurs twice in the sentence."""
     of: dict[int, list[int]] = {}
     for word, place in gold:
         of.setdefault(place, []).append(word)
@@ -123,9 +123,9 @@ def repeated(source: Sequence[str], gold: Iterable[Link]) -> list[int]:
 
 @cache
 def sentences(common: int) -> list[Pair]:
-    """Pairs made of the phrasebook's commonest English words: those to hold out, of the last of which each has a word
-    that stands twice, and those to train on; in a random order."""
-    made = list(make_pairs(MADE, seed=0, longest=LONGEST))
+    """Pairs of the phrasebook's most common English words in random order: first the held-out ones, the last of which
+    repeat a word, then those to train on."""
+    made = list(make_pairs(MADE, seed=0, longest=MAX_WORDS))
     counts = Counter(word for pair in made for word in cut(pair.source))
     known = {word for word, _ in counts.most_common(common)}
     chosen = [pair for pair in made if known.issuperset(cut(pair.source))]
@@ -149,7 +149,8 @@ def learn(trial: Trial, pairs: Sequence[Pair], seed: int, system: str = "bahdana
     rows = [f"{' '.join(cut(pair.source))}\t{' '.join(cut(pair.target))}" for pair in pairs]
     splits = {"train": rows[HELD_OUT + DOUBLED :], "valid": rows[: HELD_OUT // 2], "test": rows[:HELD_OUT]}
     steps = QUICK_STEPS if trial.quick else STEPS
-    run = trained(
+    return trained(
+        TranslationRun,
         system,
         corpora.keep("reordered", splits, "tsv", trial.store),
         seed=seed,
@@ -165,8 +166,6 @@ def learn(trial: Trial, pairs: Sequence[Pair], seed: int, system: str = "bahdana
             },
         },
     )  # fmt: skip
-    assert isinstance(run, TranslationRun)
-    return run
 
 
 def untrained(run: TranslationRun, seed: int) -> TranslationRun:
@@ -178,15 +177,15 @@ def untrained(run: TranslationRun, seed: int) -> TranslationRun:
 
 
 def looks(run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]]) -> list[np.ndarray]:
-    """Of each pair the weights [target, source + end] of the steps that predict the target, given the words before."""
+    """For each pair the weights [target, source + end] of the steps that predict the target, under teacher forcing."""
     sources = [run.source_tokenizer.encode(" ".join(source)) for source, _ in sides]
     targets = [[*run.tokenizer.encode(" ".join(target)), run.tokenizer.eos] for _, target in sides]
-    found = []
+    matrices = []
     for (source, target), seen in zip(sides, explain_hypotheses(run.model, sources, targets, eos=run.tokenizer.eos)):
         assert seen.alignment is not None
         assert seen.alignment.shape == (len(target) + 1, len(source) + 1)
-        found.append(np.asarray(seen.alignment[:-1]))
-    return found
+        matrices.append(np.asarray(seen.alignment[:-1]))
+    return matrices
 
 
 def links(looked: Sequence[np.ndarray]) -> Links:
@@ -195,7 +194,7 @@ def links(looked: Sequence[np.ndarray]) -> Links:
 
 
 def focus(looked: Sequence[np.ndarray], gold: Links, which: Sequence[int]) -> float:
-    """The mean share of its weight that a step gives to the words that what it predicts comes from."""
+    """The mean share of weight that a step gives to the source words of its prediction."""
     shares = []
     for n in which:
         linked = np.zeros_like(looked[n])
@@ -207,9 +206,9 @@ def focus(looked: Sequence[np.ndarray], gold: Links, which: Sequence[int]) -> fl
 
 @torch.no_grad()
 def relevance(
-    run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]], found: Links, which: Sequence[int]
+    run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]], links: Links, which: Sequence[int]
 ) -> float:
-    """Nats that a target word loses when the source word it is linked with becomes unknown, less what it loses when
+    """Nats that a target word loses when the source word it is linked with becomes unknown, minus the loss when
     another one does; the mean over target words."""
     gains, unknown = [], run.source_tokenizer.unk
     assert unknown is not None
@@ -222,8 +221,8 @@ def relevance(
         tokens = torch.tensor([written] * len(hidden), device=run.model.device)
         logits, _ = run.model(tokens[:, :-1], run.model.begin(hidden.to(run.model.device)))
         chances = logits.log_softmax(-1).gather(2, tokens[:, 1:, None])[..., 0]  # [source + 1, target]
-        lost = (chances[-1] - chances[:-1]).cpu()  # what is lost without each source word
-        for word, place in found[n] if len(source) > 1 else ():
+        lost = (chances[-1] - chances[:-1]).cpu()  # the loss without each source word
+        for word, place in links[n] if len(source) > 1 else ():
             others = [other for other in range(len(source)) if other != word]
             gains.append(float(lost[word, place] - lost[others, place].mean()))
     return mean(gains)
@@ -292,7 +291,7 @@ def figure(learned: Sequence[float], diagonal: float, model1: float) -> Interval
 
 
 def heat(run: TranslationRun) -> Heat:
-    """Where each word of an example looks."""
+    """The attention of each word of an example."""
     source, target = (side.split() for side in EXAMPLE)
     ids = run.source_tokenizer.encode(EXAMPLE[0]), [*run.tokenizer.encode(EXAMPLE[1]), run.tokenizer.eos]
     (seen,) = explain_hypotheses(run.model, [ids[0]], [ids[1]], eos=run.tokenizer.eos)
@@ -359,7 +358,7 @@ CLAIM = Claim(
     "diagonal's. Most of its weight is on the words that the predicted one comes from, and it is these that the "
     "prediction needs. Of a word that stands twice it knows which is meant, where word pairs do not. An RNN that "
     "translates word by word does well where the order is the same and worse where it is not.",
-    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps on the phrasebook's sentences of at most {LONGEST} words "
+    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps on the phrasebook's sentences of at most {MAX_WORDS} words "
     f"made of its {COMMON} commonest words; held-out pairs with crossing links, against the grammar's gold alignment; "
     "one link for each target word, read at the step that predicts it. What is needed: a source word becomes <unk> "
     f"({PROBED} pairs). IBM model 1 is fitted to the training pairs alone and always gives a link. Word by word: a GRU "

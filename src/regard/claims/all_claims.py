@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 from regard.claims.claim import Claim
 
 NAMES = (
@@ -21,7 +21,7 @@ def name_of(name: str) -> str:
     numbered = {f"c{number}": known for number, known in enumerate(NAMES, start=1)}
     name = numbered.get(name.lower(), name)
     if name not in NAMES:
-        raise RegardError(f"There is no claim {name!r}{meant(name, NAMES)}")
+        raise RegardError(f"There is no claim {name!r}{did_you_mean(name, NAMES)}")
     return name
 
 

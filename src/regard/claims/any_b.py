@@ -20,14 +20,14 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.evaluation.intervals import share_interval
 from regard.layers.attention import SelfAttention
 from regard.layers.context import Average
-from regard.layers.pooling import Pooled, attention
 from regard.layers.state import Span
+from regard.pooling import Pooled, attention
 from regard.report.figures import Figure, Line, Lines
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
 
-NEAR, FAR, VERY_FAR = 5, 100, 1000  # how many steps back the only B stands
+NEAR, FAR, VERY_FAR = 5, 100, 1000  # distance of the only B, in steps
 DISTANCES = (NEAR, 10, 20, 40, FAR, VERY_FAR)
 LENGTHS = (2, 4, 10, 100, 1000, 10_000, 30_000)
 WIDTH, STEPS, LEARNT = 16, 400, 0.05  # a loss of 0.05 is a probability of 0.95 for the right symbol
@@ -47,15 +47,15 @@ def vectors(string: str) -> np.ndarray:
 
 
 def next_symbol(string: str) -> str:
-    """What attention with q = (0, 10) says comes next: the larger component of its output."""
+    """The prediction of attention with q = (0, 10): the larger component of its output."""
     return "AB"[int(look(string, (0, 10)).output.argmax())]
 
 
 def worked() -> list[Worked]:
     """002:27–57, all at once."""
 
-    def same(what: str, noted: str, found: str, where: str) -> Worked:
-        return Worked(what, noted, found, noted == found, where)
+    def same(what: str, noted: str, computed: str, where: str) -> Worked:
+        return Worked(what, noted, computed, noted == computed, where)
 
     strings = [
         same(f"after {s}", s + n, s + next_symbol(s), "002:29")
@@ -147,8 +147,8 @@ def make(system: str) -> Model:
 
 
 def far_strings(distance: int, *, hidden: bool = False) -> tuple[Tensor, Tensor]:
-    """BAA…A and AAA…A, in which the B stands so many steps before what is to be predicted, and what follows; `hidden`:
-    the B is not shown, so that nothing can be learned."""
+    """BAA…A and AAA…A, with the B `distance` steps before the predicted symbol, and that symbol; `hidden`: the B is not
+    shown, so that nothing can be learned."""
     strings = torch.zeros(2, distance, dtype=torch.int64)
     strings[0, 0] = not hidden
     return strings, torch.tensor([1, 0])
@@ -198,7 +198,7 @@ def right_at_length_1000(system: str, seed: int, steps: int) -> bool:
 
 
 def first_gradient(system: str, distance: int, seed: int) -> float:
-    """‖∂L/∂e_B‖ before any learning: what the B so far back has to say."""
+    """‖∂L/∂e_B‖ before any learning: the influence of the distant B."""
     torch.manual_seed(seed)
     model = make(system)
     last_loss(model, *far_strings(distance)).backward()
@@ -242,9 +242,9 @@ def experiment(trial: Trial) -> Evidence:
 def curve(learnt: dict[tuple[str, int], list[float]]) -> Figure:
     lines = []
     for system in dict.fromkeys(system for system, _ in learnt):
-        found = [(d, values) for (name, d), values in learnt.items() if name == system]
-        points = [(d, sum(values) / len(values)) for d, values in found]
-        band = [share_interval(int(sum(values)), len(values), 0.99) for _, values in found]
+        by_distance = [(d, values) for (name, d), values in learnt.items() if name == system]
+        points = [(d, sum(values) / len(values)) for d, values in by_distance]
+        band = [share_interval(int(sum(values)), len(values), 0.99) for _, values in by_distance]
         lines.append(Line(system, points, band=band))
     return Lines(
         title="Learnt from strings whose only B is far back",

@@ -2,10 +2,10 @@
 
     s_0 = h_S,  whatever S                against                c_t = Σ_s α(s_t, h_s) h_s  for every t
 
-Texts are to be copied. Of strings each letter is independent of the others, so that n of them hold n · log₂ 16 = 4n
-bits: nothing in it is repeated, joined by "and", or to be guessed from the rest. Of the phrasebook's sentences much can
-be guessed. Width must not be mistaken for training: every model is trained until it no longer improves, and the length
-at which half is right, the knee, is given for each width.
+The task is to copy texts. The letters of a string are independent, so that n of them hold n · log₂ 16 = 4n bits:
+nothing is repeated, joined by "and", or predictable from the rest. Much of the phrasebook's sentences is predictable.
+To separate width from training, every model is trained until it no longer improves, and the length at which half is
+right, the knee, is given for each width.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.base.device import pick_device
 from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.report.figures import Line, Lines
-from regard.runs.folder import pick_device
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.translator import Translator
 
 NARROW, TIMES = 16, (1, 2, 4)  # the fixed vector's width, and how much wider the others are
 SHORTEST, LETTERS, EMBEDDING = 3, 16, 32
-LONGEST, QUICK_LONGEST = 12, 8  # letters of a string, words of a sentence
+MAX_LENGTH, QUICK_LENGTH = 12, 8  # letters of a string, words of a sentence
 TEXTS, TESTED, RATE = 64, 100, 5e-3  # of a batch; of each length in the test; and the first learning rate
 BLOCK, GAIN, HALVINGS = 200, 0.01, 2  # steps between two looks; what counts as better; how often the rate is halved
 MOST, QUICK_MOST = 8_000, 300  # steps, if it does not stop before
@@ -38,7 +38,7 @@ SENTENCES = 12_000
 ByLength = dict[int, float]
 
 
-class Task(NamedTuple):
+class CopyTask(NamedTuple):
     vocabulary: int  # symbols; the end is one more
     draw: Callable[[torch.Generator], Tensor]  # texts of one length [N, L] to train on
     valid: Sequence[Tensor]  # texts to decide by when to stop
@@ -52,7 +52,7 @@ class Trained(NamedTuple):
 
 
 def experiment(trial: Trial) -> Evidence:
-    width, longest = int(trial.knob("width")), QUICK_LONGEST if trial.quick else LONGEST
+    width, longest = int(trial.knob("width")), QUICK_LENGTH if trial.quick else MAX_LENGTH
     device = pick_device(trial.device)
     tasks = {"strings": strings(longest), "sentences": sentences(longest)}
     models = {f"one vector of width {width * times}": ("seq2seq", width * times) for times in TIMES}
@@ -71,7 +71,7 @@ def experiment(trial: Trial) -> Evidence:
                 curves[task, name].append(right_by_length(model, given))
                 trial.step(f"{task}, {name}, seed {seed}")
     narrow, *_, wide = (name for name in models if name != "attention")
-    ended = [float(one.converged) for found in taken.values() for one in found]
+    ended = [float(one.converged) for each in taken.values() for one in each]
     measured: dict[str, Sequence[float]] = {CONVERGED: ended, UNTRAINED: first}
     for task in tasks:
         measured |= {
@@ -82,8 +82,8 @@ def experiment(trial: Trial) -> Evidence:
         }
     table = tuple(
         {"task": task, "model": name, "steps": round(mean(one.steps for one in taken[task, name])),
-         "fall": mean(map(fall, found)), "knee": mean(map(knee, found))}
-        for (task, name), found in curves.items()
+         "fall": mean(map(fall, each)), "knee": mean(map(knee, each))}
+        for (task, name), each in curves.items()
     )  # fmt: skip
     return Evidence(measured, tuple(figure(task, curves) for task in tasks), table=table)
 
@@ -91,7 +91,7 @@ def experiment(trial: Trial) -> Evidence:
 # -- the tasks -------------------------------------------------------------------------------------------------------
 
 
-def strings(longest: int) -> Task:
+def strings(longest: int) -> CopyTask:
     """Fresh strings of independent letters; no string is seen twice, but by chance."""
 
     def some(count: int, length: int, random: torch.Generator) -> Tensor:
@@ -102,23 +102,23 @@ def strings(longest: int) -> Task:
 
     lengths, apart = range(SHORTEST, longest + 1), torch.Generator().manual_seed(0)
     valid = [some(TEXTS, length, apart) for length in lengths]
-    return Task(LETTERS, draw, valid, {length: some(TESTED, length, apart) for length in lengths})
+    return CopyTask(LETTERS, draw, valid, {length: some(TESTED, length, apart) for length in lengths})
 
 
 @cache
-def sentences(longest: int) -> Task:
-    """The phrasebook's sentences, as many of each length as there are; a batch has one length."""
+def sentences(longest: int) -> CopyTask:
+    """All of the phrasebook's sentences by length; a batch has one length."""
     split = corpora.sentences(SENTENCES, longest)
     words = sorted({word for lines in split.values() for line in lines for word in line.split()})
     number = {word: place for place, word in enumerate(words)}
 
     def by_length(lines: Sequence[str], most: int) -> dict[int, Tensor]:
-        found: dict[int, list[list[int]]] = {length: [] for length in range(SHORTEST, longest + 1)}
+        texts: dict[int, list[list[int]]] = {length: [] for length in range(SHORTEST, longest + 1)}
         for line in lines:
             ids = [number[word] for word in line.split()]
-            if len(ids) in found and len(found[len(ids)]) < most:
-                found[len(ids)].append(ids)
-        return {length: torch.tensor(ids) for length, ids in found.items() if ids}
+            if len(ids) in texts and len(texts[len(ids)]) < most:
+                texts[len(ids)].append(ids)
+        return {length: torch.tensor(ids) for length, ids in texts.items() if ids}
 
     train = by_length(split["train"], SENTENCES)
     lengths = list(train)
@@ -127,7 +127,7 @@ def sentences(longest: int) -> Task:
         given = train[lengths[int(torch.randint(len(lengths), (), generator=random))]]
         return given[torch.randint(len(given), (TEXTS,), generator=random)]
 
-    return Task(len(words), draw, list(by_length(split["valid"], TEXTS).values()), by_length(split["test"], TESTED))
+    return CopyTask(len(words), draw, list(by_length(split["valid"], TEXTS).values()), by_length(split["test"], TESTED))
 
 
 # -- the models ------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def make(system: str, vocabulary: int, width: int) -> Translator:
     return model
 
 
-def fit(model: Translator, task: Task, seed: int, most: int) -> Trained:
+def fit(model: Translator, task: CopyTask, seed: int, most: int) -> Trained:
     """Until it no longer improves: whenever two looks in a row find the held-out loss less than 1 % better than the
     best before, the learning rate is halved; the third time it ends."""
     random = torch.Generator().manual_seed(seed)
@@ -174,25 +174,25 @@ def copying_loss(model: Translator, texts: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def held_out_loss(model: Translator, task: Task) -> float:
+def held_out_loss(model: Translator, task: CopyTask) -> float:
     model.eval()
     return mean(float(copying_loss(model, texts)) for texts in task.valid)
 
 
 @torch.no_grad()
-def right_by_length(model: Translator, task: Task) -> ByLength:
+def right_by_length(model: Translator, task: CopyTask) -> ByLength:
     """The share of symbols that are right at their place, for each length of the text, greedy."""
-    found = {}
+    shares = {}
     for length, texts in task.test.items():
         texts = texts.to(model.device)
         end = torch.full_like(texts[:, :1], model.vocabulary - 1)
         state, last, written = model.eval().begin(torch.cat([texts, end], dim=1)), end, []
         for _ in range(length):
             logits, state = model(last, state)
-            last = logits[..., :-1].argmax(-1)  # the length is given, so that the end is no choice
+            last = logits[..., :-1].argmax(-1)  # the length is given, so that the model does not choose the end
             written.append(last)
-        found[length] = float((torch.cat(written, dim=1) == texts).double().mean())
-    return found
+        shares[length] = float((torch.cat(written, dim=1) == texts).double().mean())
+    return shares
 
 
 # -- the curves ------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def fall(curve: ByLength) -> float:
 
 
 def knee(curve: ByLength) -> float:
-    """The length at which half is right, on straight lines between the lengths; the end where it never falls so far."""
+    """The length at which half is right, linearly interpolated; the longest length if it never falls that far."""
     points = list(curve.items())
     if points[0][1] < 0.5:
         return float(points[0][0])
@@ -217,10 +217,10 @@ def knee(curve: ByLength) -> float:
 
 def figure(task: str, curves: Mapping[tuple[str, str], Sequence[ByLength]]) -> Lines:
     lines = []
-    for (given, name), found in curves.items():
+    for (given, name), seeds in curves.items():
         if given == task:
-            lines += [Line(name, list(curve.items()), faint=True) for curve in found]
-            lines.append(Line(name, [(length, mean(curve[length] for curve in found)) for length in found[0]]))
+            lines += [Line(name, list(curve.items()), faint=True) for curve in seeds]
+            lines.append(Line(name, [(length, mean(curve[length] for curve in seeds)) for length in seeds[0]]))
     return Lines(f"Copying {task}", "symbols of the text", "share of symbols right", lines, zero_y=True)
 
 
@@ -242,12 +242,12 @@ CLAIM = Claim(
     statement="Within the lengths seen in training, and trained until nothing improves, quality falls with length "
     "where one vector of fixed size carries the source, and not where attention looks back at it: on strings, and on "
     "sentences.",
-    conditions=f"Texts of {SHORTEST} to {LONGEST} symbols to be copied: independent letters of {LETTERS}, fresh ones "
-    f"at every step, or words of {SENTENCES} phrasebook sentences. GRU; one vector of width {NARROW}, {2 * NARROW} and "
-    f"{4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The learning rate is halved whenever "
-    f"two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the third time training ends, "
-    f"after {MOST} steps at the latest. Greedy; quality is the share of symbols right at their place, the fall that "
-    "from the shortest quarter of lengths to the longest, the knee the length at which half is right.",
+    conditions=f"Texts of {SHORTEST} to {MAX_LENGTH} symbols to be copied: independent letters of {LETTERS}, fresh "
+    f"ones at every step, or words of {SENTENCES} phrasebook sentences. GRU; one vector of width {NARROW}, "
+    f"{2 * NARROW} and {4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The learning rate is "
+    f"halved whenever two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the third time "
+    f"training ends, after {MOST} steps at the latest. Greedy; quality is the share of symbols right at their place, "
+    "the fall that from the shortest quarter of lengths to the longest, the knee the length at which half is right.",
     control_words="A vector of four times the width moves the knee of strings: what runs out is its size, not the "
     "reader's memory of what it read first. Nearly all trainings ended by themselves; and before training there is no "
     "fall.",
@@ -257,10 +257,7 @@ CLAIM = Claim(
     expected=tuple(
         expect
         for part in PARTS
-        for expect in (
-            Expect(FALL[part], "at least", 0.3, part=part),
-            Expect(LEVEL[part], "at most", 0.1, part=part),
-        )
+        for expect in (Expect(FALL[part], "at least", 0.3, part=part), Expect(LEVEL[part], "at most", 0.1, part=part))
     ),
     control=(
         Expect(KNEE["strings"], "at least", 1.0, unit="letters", part="strings"),
@@ -276,6 +273,6 @@ CLAIM = Claim(
     knobs={"width": NARROW},
     limits={"width": (1, 1024)},
     quick_seeds=3,
-    quick_words=f"3 seeds, texts of at most {QUICK_LONGEST} symbols, at most {QUICK_MOST} steps, far from convergence",
+    quick_words=f"3 seeds, texts of at most {QUICK_LENGTH} symbols, at most {QUICK_MOST} steps, far from convergence",
     cost=1200.0,
 )

@@ -23,8 +23,8 @@ from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
 from regard.systems.translator import Translator
 
-WORDS, ROWS, STEPS, LAST = 16, 32, 300, 50  # the loss is the mean of the last 50 steps, 25 600 words
-SMALL: dict[str, dict[str, object]] = {  # of every system that predicts the next word; a label is no next word
+WORDS, ROWS, STEPS, LAST = 16, 32, 300, 50  # the loss is the mean of the last 50 steps, 25,600 words
+SMALL: dict[str, dict[str, object]] = {  # for every system that predicts the next word; classifiers do not
     "ngram": {"order": 3},
     "rnn": {"layers": 1, "width": 32, "dropout": 0.0},
     "lstm": {"layers": 1, "width": 32, "dropout": 0.0},
@@ -44,7 +44,7 @@ class Unmasked(CausalSelfAttention):
     """The attention of a gpt with its mask taken away."""
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        query, keys, values, _, new = self.look_up(x, state, span)
+        query, keys, values, _, new = self.qkv_and_mask(x, state, span)
         return self.join_heads(attend(query, keys, values, None)), new
 
 
@@ -68,7 +68,7 @@ def losses(model: Model, steps: int) -> list[float]:
     if not list(model.parameters()):  # it counts one text and is tried on others
         model.count(torch.randint(model.vocabulary, (20_000,)).numpy())  # type: ignore[operator]
     optimiser = torch.optim.Adam([*model.parameters()], lr=3e-3) if list(model.parameters()) else None
-    found = []
+    values = []
     for _ in range(steps if optimiser else LAST):
         words = torch.randint(model.vocabulary, (ROWS, WORDS + 1))
         state = model.begin(torch.randint(model.vocabulary, (ROWS, 4))) if isinstance(model, Translator) else None
@@ -77,12 +77,12 @@ def losses(model: Model, steps: int) -> list[float]:
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        found.append(float(loss.detach()))
-    return found
+        values.append(float(loss.detach()))
+    return values
 
 
-def settled(found: list[float]) -> float:
-    return sum(found[-LAST:]) / LAST
+def settled(losses: list[float]) -> float:
+    return sum(losses[-LAST:]) / LAST
 
 
 @torch.no_grad()
@@ -94,8 +94,8 @@ def unseen_loss(model: Model) -> float:
 
 
 def floor_without_places(vocabulary: int) -> float:
-    """The least loss of who sees all words but no order: the next word is any of the others, or, in the last column,
-    none of them. Averaged over 20 000 random texts."""
+    """The smallest loss for a model that sees all words without their order: the next word is any of the others, or, in
+    the last column, none of them. Averaged over 20,000 random texts."""
     words = torch.randint(vocabulary, (20_000, WORDS + 1))
     seen, after = words[:, :-1], words[:, 1:]
     counts = torch.nn.functional.one_hot(seen, vocabulary).sum(dim=1)[:, None]  # [texts, 1, V]
@@ -123,7 +123,7 @@ def experiment(trial: Trial) -> Evidence:
             if name == NO_MASK:
                 unseen.append(unseen_loss(model) / most)
             trial.step(f"{name}, seed {seed}")
-    final = {name: [settled(found) for found in each] for name, each in curves.items()}
+    final = {name: [settled(curve) for curve in each] for name, each in curves.items()}
     causal = [name for name in final if name in SMALL]
     torch.manual_seed(0)
     floor = floor_without_places(vocabulary)
@@ -169,7 +169,7 @@ def leaks(final: dict[str, list[float]], most: float) -> Figure:
 
 
 def worked() -> list[Worked]:
-    """How many weights each of three words gives: a₁ one, a₂ two, a₃ three, none of them to a later word."""
+    """The number of weights of each of three words: a₁ one, a₂ two, a₃ three, none of them for a later word."""
     torch.manual_seed(0)
     layer = SelfAttention(8).double()
     x = torch.randn(1, 3, 8, dtype=torch.float64)
@@ -208,10 +208,7 @@ CLAIM = Claim(
     "part of the way, as far as the mere counts allow. And the cheater is worthless where it matters: when a text is "
     "generated the next word is not there, and it does worse than guessing.",
     expected=(Expect(CHEATED, "at most", 0.5),),
-    control=(
-        Expect(MASKED, "within", 1.0, tolerance=0.01),
-        Expect(HONEST, "at least", 0.99),
-    ),
+    control=(Expect(MASKED, "within", 1.0, tolerance=0.01), Expect(HONEST, "at least", 0.99)),
     besides=(
         Expect(FLOOR, "within", 0.0, tolerance=0.05, unit="nats"),
         Expect(PART, "at most", 0.95),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 from regard.report.figures import Figure
 
 KINDS = ("identity", "measured", "timing")
@@ -32,7 +32,7 @@ FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at sma
 
 @dataclass(frozen=True)
 class Expect:
-    """What is expected of a measured quantity.
+    """The expected value of a measured quantity.
 
     over="draws"   an identity: every single number must satisfy it, none is averaged
     over="seeds"   one number for each seed: the 99 % interval of their mean (Student's t) must lie beyond the bound
@@ -68,7 +68,7 @@ class Worked:
 
     what: str
     noted: str  # the notes' digits
-    found: str  # ours, with as many digits
+    found: str  # computed here, with as many digits
     agrees: bool
     where: str = ""  # 002:49
 
@@ -88,12 +88,12 @@ class Trial:
     """The input of an experiment. All randomness comes from its seeds, so it is reproducible."""
 
     seeds: tuple[int, ...]
-    quick: bool = False  # toy sizes and fewer seeds, and the report says so
+    quick: bool = False  # toy sizes and fewer seeds, noted in the report
     device: str = "cpu"
     knobs: Mapping[str, float] = field(default_factory=dict)
     step: Callable[[str], None] = lambda note: None  # call it with a short note to advance the progress
     data: str = ""  # a text that the user gave, for a claim that reads one
-    store: Path | None = None  # trained models are kept here (regard.claims.models); None = the cache
+    store: Path | None = None  # folder of trained models (regard.claims.models); None = the cache
 
     def knob(self, name: str) -> float:
         return self.knobs[name]
@@ -142,13 +142,7 @@ class Claim:
         return (*self.expected, *self.control, *self.besides)
 
     def trial(
-        self,
-        *,
-        quick: bool = False,
-        device: str = "cpu",
-        first_seed: int | None = None,
-        data: str = "",
-        **knobs: float,
+        self, *, quick: bool = False, device: str = "cpu", first_seed: int | None = None, data: str = "", **knobs: float
     ) -> Trial:
         if data and not self.reads_data:
             raise RegardError(f"{self.name} reads no text: leave --data out.")
@@ -162,7 +156,9 @@ class Claim:
         if name not in self.knobs:
             known = list(self.knobs)
             raise RegardError(
-                f"{self.name} has no knob {name!r}{meant(name, known)}" if known else f"{self.name} has no knobs."
+                f"{self.name} has no knob {name!r}{did_you_mean(name, known)}"
+                if known
+                else f"{self.name} has no knobs."
             )
         least, most = self.limits.get(name, (-math.inf, math.inf))
         if not isinstance(value, (int, float)) or not least <= value <= most:

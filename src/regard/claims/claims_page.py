@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from regard.base.files import write_text
+from regard.base.writing import write_text
 from regard.claims.finding_words import words_of_finding
-from regard.claims.result import Result, verdict_words
+from regard.claims.result import ClaimResult, verdict_words
 from regard.claims.verdict import FAILS, HOLDS, LEVEL, SIGNS, Finding
 from regard.report.colours import LIGHT, variable
 from regard.report.figures import Figure, Heat
@@ -59,12 +59,12 @@ table.verdicts a { color: inherit }
 """).substitute({name: variable(name) for name in LIGHT})
 
 
-def write_page(path: Path, results: Sequence[Result], title: str = TITLE) -> None:
+def write_page(path: Path, results: Sequence[ClaimResult], title: str = TITLE) -> None:
     """Writes one self-contained file."""
     write_text(path, claims_page(results, title))
 
 
-def claims_page(results: Sequence[Result], title: str = TITLE) -> str:
+def claims_page(results: Sequence[ClaimResult], title: str = TITLE) -> str:
     return page(
         title,
         heading(title, 1),
@@ -76,7 +76,7 @@ def claims_page(results: Sequence[Result], title: str = TITLE) -> str:
     )
 
 
-def section(result: Result) -> str:
+def section(result: ClaimResult) -> str:
     """One claim for a notebook, with its own style."""
     return f"<style>{STYLE}</style>{_claim(result)}"
 
@@ -84,21 +84,21 @@ def section(result: Result) -> str:
 # -- all of them -----------------------------------------------------------------------------------------------------
 
 
-def _tally(results: Sequence[Result]) -> str:
+def _tally(results: Sequence[ClaimResult]) -> str:
     """The finding: 20 of 23 statements hold, 3 fail."""
     counts = Counter(result.verdict for result in results)
     verbs = {HOLDS: ("holds", "hold"), FAILS: ("fails", "fail")}
-    said = []
+    tallies = []
     for verdict in SIGNS:
         one, more = verbs.get(verdict, ("is inconclusive", "are inconclusive"))
         if counts[verdict]:
-            said.append(f"{_sign(verdict)} {counts[verdict]} {one if counts[verdict] == 1 else more}")
+            tallies.append(f"{_sign(verdict)} {counts[verdict]} {one if counts[verdict] == 1 else more}")
     of = f"Of {len(results)} statements of the lectures: " if len(results) > 1 else ""
     of = f"Quick form, at reduced size. {of}" if any(result.quick for result in results) else of
-    return f'<p class="finding">{of}{", &nbsp;".join(said)}.</p>'
+    return f'<p class="finding">{of}{", &nbsp;".join(tallies)}.</p>'
 
 
-def _verdicts(results: Sequence[Result]) -> str:
+def _verdicts(results: Sequence[ClaimResult]) -> str:
     rows = []
     for result in results:
         control = "came out the other way" if result.controlled else "did not come out the other way"
@@ -123,9 +123,9 @@ def _told(finding: Finding) -> str:
     return f"{prose(finding.expect.quantity)}: <b>{prose(_minus(words_of_finding(finding).measured))}</b>"
 
 
-def _rule(results: Sequence[Result]) -> list[str]:
+def _rule(results: Sequence[ClaimResult]) -> list[str]:
     per_cent = f"{100 * LEVEL:g} %"
-    said = [
+    sentences = [
         "What is expected was fixed before these numbers were measured: bounds come from theory or from small trials "
         "with other seeds than those that decide here (a quick run repeats the seeds of the trials). A finding over "
         "seeds is judged by the "
@@ -140,14 +140,14 @@ def _rule(results: Sequence[Result]) -> list[str]:
         "000 to 004; “notes 003, line 148” is line 148 of the file whose name begins with 003.",
     ]
     if any(result.quick for result in results):
-        said.append("Quick forms of the experiments were run, with fewer seeds: each claim says how they differ.")
-    return said
+        sentences.append("Quick forms of the experiments were run, with fewer seeds: each claim says how they differ.")
+    return sentences
 
 
 # -- one of them -----------------------------------------------------------------------------------------------------
 
 
-def _claim(result: Result) -> str:
+def _claim(result: ClaimResult) -> str:
     drawn = [svg(figure) for figure in result.figures]
     columns = {key: key for row in result.table for key in row}
     rows = [{key: _minus(text(value)) for key, value in row.items()} for row in result.table]
@@ -174,7 +174,7 @@ def _claim(result: Result) -> str:
     )
 
 
-def _verdict(result: Result) -> str:
+def _verdict(result: ClaimResult) -> str:
     """The verdict as a sentence."""
     finding = result.decisive
     what = {HOLDS: "The statement holds", FAILS: "The statement fails"}.get(result.verdict, "The test is inconclusive")
@@ -186,26 +186,26 @@ def _verdict(result: Result) -> str:
         what = f"Quick form, at reduced size ({result.quick}): {what[0].lower()}{what[1:]}"
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
     measured, expected = words_of_finding(finding)
-    said = f"{what}: {finding.expect.quantity} is {measured}{unit}; expected was {expected}."
-    return prose(_minus(said))
+    sentence = f"{what}: {finding.expect.quantity} is {measured}{unit}; expected was {expected}."
+    return prose(_minus(sentence))
 
 
-def _parts(result: Result) -> str:
-    said = ", &nbsp;".join(f"{_sign(verdict)} {prose(part)}" for part, verdict in result.parts.items())
-    return f"<p>Of what it says: {said}.</p>" if said else ""
+def _parts(result: ClaimResult) -> str:
+    parts = ", &nbsp;".join(f"{_sign(verdict)} {prose(part)}" for part, verdict in result.parts.items())
+    return f"<p>Of what it says: {parts}.</p>" if parts else ""
 
 
 def reference(where: str) -> str:
     """003:148, 205; 002:15 → notes 003, lines 148, 205; notes 002, line 15."""
-    found: dict[str, list[str]] = {}
+    by_note: dict[str, list[str]] = {}
     note = ""
     for part in re.split(r"[;,]\s*", where):
         before, colon, lines = part.rpartition(":")
         note = before if colon else note
-        found.setdefault(note, []).append(lines)
+        by_note.setdefault(note, []).append(lines)
     return "; ".join(
         f"notes {note}, line{'s' * (len(lines) > 1 or '–' in lines[0])} {', '.join(lines)}" if note else where
-        for note, lines in found.items()
+        for note, lines in by_note.items()
     )
 
 
@@ -213,7 +213,7 @@ def _wide(figures: Sequence[Figure]) -> bool:
     return any(isinstance(figure, Heat) and len(figure.columns) > 12 for figure in figures)
 
 
-def _worked(result: Result) -> str:
+def _worked(result: ClaimResult) -> str:
     rows = [
         {
             "what": one.what,
@@ -270,7 +270,7 @@ def _bar(finding: Finding) -> str:
     return f'<svg viewBox="0 0 150 18" aria-hidden="true">{"".join(parts)}</svg>'
 
 
-def _facts(result: Result) -> str:
+def _facts(result: ClaimResult) -> str:
     seeds, over = len(result.seeds), {finding.expect.over for finding in result.expected}
     facts = {
         "Conditions": result.conditions,

@@ -1,13 +1,13 @@
 """C23, classification: an RNN does well where the whole text has one answer, less well where every word needs its own.
 
-    next word       P(w_{t+1} | w_1 … w_t)          an LSTM beside a gpt: nats per word above the grammar's own entropy
-    class           P(label | w_1 … w_S)            an LSTM beside a Transformer: does the verb agree with its noun?
-    translation     P(y_1 … y_T | w_1 … w_S)        seq2seq, which ends in one vector, beside bahdanau
-    generation      w_1 … w_T drawn from the model  an LSTM beside a gpt: the share that is grammatical
+    next word       P(w_{t+1} | w_1 … w_t)          an LSTM against a gpt: nats per word above the grammar's entropy
+    class           P(label | w_1 … w_S)            an LSTM against a Transformer: does the verb agree with its noun?
+    translation     P(y_1 … y_T | w_1 … w_S)        seq2seq, which encodes into one vector, against bahdanau
+    generation      w_1 … w_T drawn from the model  an LSTM against a gpt: the share that is grammatical
 
-The grammar of next words, labels and generation is known (known_grammar.py), so that its entropy is, too, and so is
-what is grammatical. Cheap models must be beaten: a Kneser-Ney 3-gram at next words and generation, naive Bayes over
-words and pairs at the class; a task at which they do as well says nothing of networks. The notes' second remedy, the
+The grammar of next words, labels and generation is known (known_grammar.py), and so are its entropy and its
+sentences. Cheap models must be beaten: a Kneser-Ney 3-gram at next words and generation, naive Bayes over
+words and pairs at the class; a task at which they do as well says nothing about networks. The notes' second remedy, the
 bidirectional RNN, sees both sides, and yet a word's influence dies with its distance, on either side.
 """
 
@@ -33,12 +33,12 @@ from regard.decoding.sampling import Sampling
 from regard.layers.attention import FullSelfAttention
 from regard.layers.encoder import RecurrentEncoder
 from regard.report.figures import Line, Lines
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.language_run import LanguageRun
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.classification.run import ClassificationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
 
 WIDTH, WORDS, FAR, DRAWS = 32, 41, 15, 20  # of the probe: components, words of the text, how far is far, and encoders
-DRAWN, LONGEST = 500, 30  # sentences that each model writes, and the most words of one
+DRAWN, MAX_WORDS = 500, 30  # sentences that each model writes, and the most words of one
 TASKS = ("next word", "class", "translation", "generation")
 Scores = dict[str, float]
 
@@ -56,8 +56,8 @@ def experiment(trial: Trial) -> Evidence:
     bayes = naive_bayes(known_grammar.agreement())
     mixed = shuffled_share()
     influence = {name: [reach(name, draw) for draw in range(DRAWS)] for name in PROBES}
-    far = {name: [float(before[FAR] / before[1]) for before, _ in found] for name, found in influence.items()}
-    next_to = {name: [float(after[1]) for _, after in found] for name, found in influence.items()}
+    far = {name: [float(before[FAR] / before[1]) for before, _ in seeds] for name, seeds in influence.items()}
+    next_to = {name: [float(after[1]) for _, after in seeds] for name, seeds in influence.items()}
 
     def less(task: str, ones: Sequence[Scores], others: Sequence[Scores]) -> list[float]:
         return [one[task] - other[task] for one, other in zip(ones, others)]
@@ -101,7 +101,7 @@ def scores(trial: Trial, seed: int, language: str, encoder: str, translator: str
 
 
 def above_entropy(run: LanguageRun) -> float:
-    """Nats per held-out word, line ends included, that the model loses beyond what the grammar makes unavoidable."""
+    """Nats per held-out word, line ends included, that the model loses beyond the grammar's own entropy."""
     lines = known_grammar.sentences()["test"]
     lost = [-score.log_probability for score in run.score(lines)]
     least = [-known_grammar.log_probability(line.split()) for line in lines]
@@ -113,7 +113,7 @@ def grammatical(run: LanguageRun, seed: int) -> float:
     eos = run.tokenizer.eos
     rows: list[list[int]] = [[] for _ in range(DRAWN)]
     for tokens in generate(
-        run.model, [[eos]] * DRAWN, max_tokens=LONGEST, eos=eos, lines=1, sampling=Sampling(), seed=seed
+        run.model, [[eos]] * DRAWN, max_tokens=MAX_WORDS, eos=eos, lines=1, sampling=Sampling(), seed=seed
     ):
         for row, token in zip(rows, tokens):
             if token is not None:
@@ -131,15 +131,14 @@ def shuffled_share() -> float:
 
 def trigram(trial: Trial) -> LanguageRun:
     """Kneser-Ney, counted on the same sentences: it has no seed."""
-    run = trained(
+    return trained(
+        LanguageRun,
         "ngram",
         corpora.keep("grammar", known_grammar.sentences(), "txt", trial.store),
         size="tiny",
         store=trial.store,
         settings={"data": {"tokenizer": "word", "vocabulary": 1200}, "model": {"order": 3}},
     )
-    assert isinstance(run, LanguageRun)
-    return run
 
 
 @cache
@@ -149,7 +148,7 @@ def _features(text: str) -> tuple[str, ...]:
 
 
 def naive_bayes(rows: corpora.Splits) -> float:
-    """The share of test labels that naive Bayes gets right, by words and neighbouring pairs, add-one smoothed."""
+    """The share of test labels that naive Bayes gets right, by words and neighboring pairs, add-one smoothed."""
     counts: dict[str, Counter[str]] = {}
     labels: Counter[str] = Counter()
     for row in rows["train"]:
@@ -169,7 +168,8 @@ def naive_bayes(rows: corpora.Splits) -> float:
 
 def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
     steps = QUICK_STEPS if trial.quick else STEPS
-    run = trained(
+    return trained(
+        ClassificationRun,
         "classifier",
         corpora.keep("agreement", known_grammar.agreement(), "tsv", trial.store),
         seed=seed,
@@ -184,8 +184,6 @@ def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
             },
         },
     )  # fmt: skip
-    assert isinstance(run, ClassificationRun)
-    return run
 
 
 def words_right(run: TranslationRun) -> float:
@@ -198,7 +196,7 @@ def words_right(run: TranslationRun) -> float:
 
 
 def reach(name: str, seed: int) -> tuple[Tensor, Tensor]:
-    """‖∂m_s/∂x_{s−d}‖ and ‖∂m_s/∂x_{s+d}‖ for d = 0, 1, …: the middle word's vector by what stands around it."""
+    """‖∂m_s/∂x_{s−d}‖ and ‖∂m_s/∂x_{s+d}‖ for d = 0, 1, …: the middle word's vector by the words around it."""
     torch.manual_seed(seed)
     encoder = PROBES[name]().double().eval()
     text = torch.randn(1, WORDS, WIDTH, dtype=torch.float64, requires_grad=True)
@@ -219,9 +217,9 @@ PROBES: dict[str, Callable[[], nn.Module]] = {
 
 def figure(influence: dict[str, list[tuple[Tensor, Tensor]]]) -> Lines:
     lines = []
-    for name, found in influence.items():
-        before = torch.stack([one for one, _ in found]).mean(0)
-        after = torch.stack([two for _, two in found]).mean(0)
+    for name, seeds in influence.items():
+        before = torch.stack([one for one, _ in seeds]).mean(0)
+        after = torch.stack([two for _, two in seeds]).mean(0)
         points = [(-float(d), float(before[d])) for d in range(len(before) - 1, 0, -1)]
         points += [(float(d), float(after[d])) for d in range(1, len(after))]
         lines.append(Line(name, [(d, size) for d, size in points if size > 0]))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from regard.base.files import write_text
 from regard.base.word_spans import find_words
-from regard.claims.models import kept
+from regard.base.writing import write_text
+from regard.claims.models import claims_cache
 from regard.corpora.phrasebook import make_pairs
 
 Symbols = Sequence[str]
@@ -27,7 +27,7 @@ def keep(name: str, splits: Splits, ending: str, store: Path | None = None) -> s
     """The folder with these lines, one file per split; its name is a hash of the content."""
     texts = {split: "".join(f"{line}\n" for line in lines) for split, lines in splits.items()}
     content = hashlib.sha256("\0".join(f"{split}\0{texts[split]}" for split in sorted(texts)).encode()).hexdigest()
-    folder = (store or kept()) / "data" / f"{name}-{content[:12]}"
+    folder = (store or claims_cache()) / "data" / f"{name}-{content[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     for split, text in texts.items():
         if not (folder / f"{split}.{ending}").exists():
@@ -38,7 +38,7 @@ def keep(name: str, splits: Splits, ending: str, store: Path | None = None) -> s
 def strings(
     rule: Rule, *, longest: int, count: int, shortest: int = 3, alphabet: str = "abcdefghijklmnop", each: int = EACH
 ) -> dict[str, list[tuple[str, str]]]:
-    """Pairs of a string and what the rule makes of it, every length alike; no source is in two splits."""
+    """Pairs of a string and the rule's result, with equally many of each length; no source is in two splits."""
     random = Random(f"strings {longest} {count} {shortest} {alphabet}")
     seen: set[str] = set()
 
@@ -64,8 +64,8 @@ def lines(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, list[str]
 
 
 def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
-    """The words of each split shuffled, and after each the line ends with the same probability: nothing says how long a
-    line is, and no word predicts another. (Of lines that kept their lengths the ends would be predictable.)"""
+    """The words of each split shuffled, and after each the line ends with the same probability: the length of a line is
+    random, and no word predicts another. (If lines kept their lengths, their ends would be predictable.)"""
     mixed = {}
     for split, given in splits.items():
         random, spoken = Random(f"shuffled {split} {seed}"), [word for line in given for word in line.split()]

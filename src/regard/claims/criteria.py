@@ -39,7 +39,7 @@ PAIRED: dict[str, object] = {**PLAIN, "embedding": 16}
 
 @dataclass(frozen=True)
 class Subject:
-    """A system with its settings, and with those that it needs to see so many words, where it needs any."""
+    """A system with its settings, and the settings that it needs to see a given number of words, if any."""
 
     name: str
     system: str
@@ -86,7 +86,7 @@ def make(subject: Subject, *, seeing: int | None = None) -> Model:
 
 
 def predicted(model: Model, words: Tensor) -> Tensor:
-    """log P of what follows all these words, [R, V]."""
+    """log P of the next word after these words, [R, V]."""
     if isinstance(model, Translator):
         logits, _ = model(words.new_zeros(len(words), 1), model.begin(words))
     else:
@@ -112,7 +112,7 @@ def any_length(subject: Subject) -> float:
 
 
 def influences(model: Model, words: Tensor) -> Tensor:
-    """How much the prediction moves when one word is another, for each word but the last: [T − 1]."""
+    """The change of the prediction when one word is replaced, for each word but the last: [T − 1]."""
     changed = words.repeat(words.size(1) - 1, 1)
     rows = torch.arange(len(changed))
     changed[rows, rows] = changed[rows, rows] % (VOCABULARY - 1) + 1
@@ -129,7 +129,7 @@ def long_range(subject: Subject) -> float:
 
 
 def order(subject: Subject) -> float:
-    """Whether any of ten new orders of all words but the last changes the prediction by more than rounding."""
+    """True if any of ten new orders of all words but the last changes the prediction by more than rounding."""
     model, words = make(subject), text()
     here = prediction(model, words)
     orders = [torch.cat([torch.randperm(TEXT - 1), torch.tensor([TEXT - 1])]) for _ in range(10)]
@@ -141,7 +141,7 @@ def shared_parameters(subject: Subject) -> float:
 
 
 def weights_to_see(subject: Subject, length: int) -> int:
-    """Weights at work after so many words in a system that sees them all; of one that counts, all of its tables."""
+    """Weights at work after this many words in a system that sees them all; for n-grams, all of their tables."""
     model = make(subject, seeing=length)
     if not list(model.parameters()):
         return sum(table.numel() for table in model.buffers())
@@ -149,14 +149,14 @@ def weights_to_see(subject: Subject, length: int) -> int:
 
 
 def association(subject: Subject) -> float:
-    """Whether there are weights over the words, and other words get others."""
+    """True if there are weights over the words, and they depend on the words."""
     model, length = make(subject), 9
     one, other = ([*attention_weights(explained(model, text(length))[1], length)] for _ in range(2))
     return float(any((a - b).abs().max() > 1e-9 for a, b in zip(one, other)))
 
 
 def attention_weights(parts: State, length: int) -> Iterator[Tensor]:
-    """Everything that `explain` calls weights and that has one for each of so many words."""
+    """All tensors that `explain` calls weights and that have one weight per word."""
     for name, part in parts.items():
         if isinstance(part, dict):
             yield from attention_weights(part, length)
@@ -228,7 +228,7 @@ def experiment(trial: Trial) -> Evidence:
         table=tuple(
             {
                 "system": subject.name,
-                **{name: said(cells[subject.name, name]) for name in PROBES},
+                **{name: described(cells[subject.name, name]) for name in PROBES},
                 "weakest word": sum(weakest[subject.name]) / len(trial.seeds),
             }
             for subject in SUBJECTS
@@ -236,7 +236,7 @@ def experiment(trial: Trial) -> Evidence:
     )
 
 
-def said(values: list[float]) -> str:
+def described(values: list[float]) -> str:
     return "yes" if all(values) else "no" if not any(values) else "at times"
 
 
@@ -254,7 +254,7 @@ def heat(cells: dict[tuple[str, str], list[float]]) -> Heat:
     )
 
 
-# Of each probe, a system that was built without what it looks for, and one that was built to have it.
+# For each probe, a system built without the property, and one built with it.
 BUILT_WITHOUT = (
     ("gpt", "any length"),
     ("ngram", "long range"),
@@ -312,10 +312,7 @@ CLAIM = Claim(
         Expect(PLACED_ORDER, "at least", 1.0, over="draws"),
         Expect(AVERAGE_ORDER, "at most", 0.0, over="draws"),
     ),
-    control=(
-        Expect(LACKING, "at most", 0.0, over="draws"),
-        Expect(HAVING, "at least", 1.0, over="draws"),
-    ),
+    control=(Expect(LACKING, "at most", 0.0, over="draws"), Expect(HAVING, "at least", 1.0, over="draws")),
     besides=(
         Expect(DENSE_ORDER, "at most", 0.0, over="draws"),
         Expect(DENSE_LENGTH, "at most", 0.0, over="draws"),

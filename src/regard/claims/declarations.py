@@ -36,21 +36,21 @@ def _parsed(module: str) -> ast.Module:
 @cache
 def _constants(module: str) -> dict[str, Any]:
     """The module's constants by name, with those that it imports from other claims."""
-    found: dict[str, Any] = {"math": math}
+    constants: dict[str, Any] = {"math": math}
     for node in _parsed(module).body:
         match node:
             case ast.ImportFrom(module=str(other), names=names) if other.startswith("regard.claims."):
                 theirs = _constants(other.removeprefix("regard.claims."))
-                found |= {one.asname or one.name: theirs[one.name] for one in names if one.name in theirs}
+                constants |= {one.asname or one.name: theirs[one.name] for one in names if one.name in theirs}
             case ast.Assign(targets=[target], value=value):
                 try:
-                    computed = _computed(value, found)
+                    computed = _computed(value, constants)
                 except Exception:  # it is made of more than constants
                     continue
                 targets = target.elts if isinstance(target, ast.Tuple) else [target]
                 values = computed if isinstance(target, ast.Tuple) else [computed]
-                found |= {one.id: part for one, part in zip(targets, values) if isinstance(one, ast.Name)}
-    return found
+                constants |= {one.id: part for one, part in zip(targets, values) if isinstance(one, ast.Name)}
+    return constants
 
 
 def _computed(expression: ast.expr, names: dict[str, Any]) -> Any:

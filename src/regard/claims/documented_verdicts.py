@@ -1,7 +1,7 @@
 """The verdicts of the full experiments as documented: docs/claims.md and docs/after-gpt.md show the same table.
 
-They were measured with the seeds that decide, on the machine that these pages name. The file is in a folder of its own,
-because `source_digest.py` counts data files beside the code as a part of the experiment.
+They were measured with the deciding seeds, on the machine that these pages name. The file is in a separate folder,
+because `source_digest.py` counts data files next to the code as a part of the experiment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FILE = Path(__file__).parent / "documented" / "verdicts.json"
 @dataclass(frozen=True)
 class Documented:
     verdict: str
-    measured: str  # the deciding quantity's value, and what was expected
+    measured: str  # the deciding quantity's value, and the expected one
     control: str
     decides: str = ""  # the deciding quantity; empty where `measured` names several
     was: str = ""  # the verdict before nine experiments were repaired

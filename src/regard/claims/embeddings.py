@@ -7,7 +7,7 @@ pushes frequent words together whatever they mean: hence the mean ē of all of t
 as b. One half is chance. The notes speak of meaning; what a text can teach is use, and their own figure puts HAPPY
 beside SAD.
 
-A grammar's own classes are no judgement of meaning. That part needs real text, which Regard does not contain:
+A grammar's own classes are not judgments of meaning. That part needs real text, which Regard does not contain:
 
     regard data fetch wikitext-2
     regard claims embeddings --data wikitext-2
@@ -34,11 +34,11 @@ from regard.claims.models import trained
 from regard.claims.word_judgements import JUDGED
 from regard.corpora.phrasebook import lexicon
 from regard.report.figures import Heat
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.text.corpus import open_corpus
 
 OFTEN = 8  # times a word must occur in the training text
-FEWEST, REAL_STEPS, VOCABULARY = 30, 3000, 10_000  # judged pairs that a real text must have; steps and words of it
+MIN_PAIRS, REAL_STEPS, VOCABULARY = 30, 3000, 10_000  # judged pairs that a real text must have; steps and words of it
 SHOWN = 5  # words of a class in the figure
 
 
@@ -46,11 +46,11 @@ def experiment(trial: Trial) -> Evidence:
     counts = Counter(word for line in spoken()["train"] for word in line.split())
     words = known(reader(trial, "gpt", trial.seeds[0]), counts)
     compared = comparisons(words, counts)
-    found, mixed, drawn = [], [], []
+    aucs, mixed, drawn = [], [], []
     for seed in trial.seeds:
         run = reader(trial, "gpt", seed)
         vectors = vectors_of(run, words)
-        found.append(auc(vectors, compared))
+        aucs.append(auc(vectors, compared))
         other = reader(trial, "gpt", seed, "shuffled")
         mixed.append(auc(vectors_of(other, words), compared))
         noise = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(seed))
@@ -60,7 +60,7 @@ def experiment(trial: Trial) -> Evidence:
     apart = torch.pdist(one_hot)
     judged, remark = judgements(trial) if trial.data else ({}, f"No real text was given, so {ASK}")
     measured = {
-        ALIKE: found,
+        ALIKE: aucs,
         MIXED: mixed,
         ONE_HOT: [float((apart - math.sqrt(2)).abs().max())],
         RANDOM: drawn,
@@ -75,15 +75,15 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
-    """The rank correlations on the given text, and a sentence on what they are of."""
+    """The rank correlations on the given text, and a sentence that describes them."""
     text = {split: [line for line in lines if line.strip()] for split, lines in open_corpus(trial.data).splits.items()}
     counts = Counter(word for line in text["train"] for word in line.lower().split())
     often = {word for word, count in counts.most_common(VOCABULARY * 9 // 10) if count >= OFTEN}
     pairs = {pair: said for pair, said in JUDGED.items() if often.issuperset(pair)}
-    if len(pairs) < FEWEST:
+    if len(pairs) < MIN_PAIRS:
         raise RegardError(
             f"{trial.data} has {len(pairs)} of the {len(JUDGED)} judged pairs of words often enough, and "
-            f"{FEWEST} are needed; give a longer text in English, as --data wikitext-2."
+            f"{MIN_PAIRS} are needed; give a longer text in English, as --data wikitext-2."
         )
     said = list(pairs.values())
     texts = {AGREES: text, UNORDERED: corpora.shuffled(text)}
@@ -100,7 +100,8 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
 def real_reader(trial: Trial, text: corpora.Splits, seed: int) -> LanguageRun:
     steps = QUICK_STEPS if trial.quick else REAL_STEPS
     lowered = {split: [line.lower() for line in lines] for split, lines in text.items()}
-    run = trained(
+    return trained(
+        LanguageRun,
         "gpt",
         corpora.keep("real", lowered, "txt", trial.store),
         seed=seed,
@@ -115,8 +116,6 @@ def real_reader(trial: Trial, text: corpora.Splits, seed: int) -> LanguageRun:
             },
         },
     )  # fmt: skip
-    assert isinstance(run, LanguageRun)
-    return run
 
 
 def likenesses(run: LanguageRun, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -173,7 +172,7 @@ def vectors_of(run: LanguageRun, words: Mapping[str, str]) -> Tensor:
 
 
 def auc(vectors: Tensor, compared: Tensor) -> float:
-    """How often a word is nearer to its mate than to the rival; a tie is a half."""
+    """The share of words that are nearer to their mate than to the rival; a tie counts as a half."""
     likeness = cosines(vectors)
     word, mate, rival = compared.unbind(1)
     nearer = likeness[word, mate] - likeness[word, rival]
@@ -184,15 +183,15 @@ def comparisons(words: Mapping[str, str], counts: Mapping[str, int]) -> Tensor:
     """[comparisons, 3]: a word, a mate of its class, and a rival of another class that is as frequent as the mate."""
     names, kinds = list(words), list(words.values())
     rates = torch.tensor([math.log(counts[word]) for word in names])
-    found = []
+    triples = []
     for word, mate in permutations(range(len(names)), 2):
         if kinds[word] == kinds[mate]:
             apart = (rates - rates[mate]).abs()
             others = [n for n in range(len(names)) if kinds[n] != kinds[word]]
             nearest = min(float(apart[n]) for n in others)
             equal = [n for n in others if float(apart[n]) == nearest]
-            found.append((word, mate, equal[(word + mate) % len(equal)]))
-    return torch.tensor(found)
+            triples.append((word, mate, equal[(word + mate) % len(equal)]))
+    return torch.tensor(triples)
 
 
 def cosines(vectors: Tensor) -> Tensor:
@@ -243,10 +242,7 @@ CLAIM = Claim(
     breaks="Use is not meaning: HAPPY and SAD are used alike and get similar vectors, as in the notes' own figure. A "
     "word that the text has a few times only stays where it was drawn. The intervals are over trainings, not over "
     f"pairs: {len(JUDGED)} pairs alone leave a rank correlation uncertain by about ±0.2.",
-    expected=(
-        Expect(ALIKE, "at least", 0.7, part=USE),
-        Expect(AGREES, "at least", 0.2, part=MEANING),
-    ),
+    expected=(Expect(ALIKE, "at least", 0.7, part=USE), Expect(AGREES, "at least", 0.2, part=MEANING)),
     control=(
         Expect(MIXED, "within", 0.5, tolerance=0.1, part=USE),
         Expect(ONE_HOT, "at most", 1e-12, over="draws", part=USE),

@@ -29,7 +29,7 @@ from regard.claims.through_time import (
 from regard.layers.recurrent import Elman
 from regard.report.figures import Line, Lines
 from regard.systems.rnn import RNN, Settings
-from regard.training.optimisers import build_optimizer
+from regard.training.optimizers import build_optimizer
 
 WIDTH = 32
 STEPS, FIRST = 400, 100  # a matrix that is not normal may first grow and then shrink: the fit begins later
@@ -47,9 +47,9 @@ def experiment(trial: Trial) -> Evidence:
         torch.manual_seed(seed)
         weights = torch.randn(WIDTH, WIDTH, dtype=EXACT)
         for value in RADII:
-            found = through_linear(with_radius(weights, value))
-            linear[f"ρ = {value:g}"].append(found)
-            numbers[GELFAND].append(log_slope(found, FIRST) - math.log(value))
+            norms = through_linear(with_radius(weights, value))
+            linear[f"ρ = {value:g}"].append(norms)
+            numbers[GELFAND].append(log_slope(norms, FIRST) - math.log(value))
         stretching = with_radius(weights, 0.95)
         numbers[STRETCHES].append(float(torch.linalg.matrix_norm(stretching, 2)))
         numbers[BUT_SHRINKS].append(log_slope(linear["ρ = 0.95"][-1], FIRST))
@@ -62,7 +62,7 @@ def experiment(trial: Trial) -> Evidence:
         trial.step(f"draw {seed}")
     figure = Lines(
         "A linear recurrence: the spectral radius decides", "distance T − s (steps)",
-        "‖∂h_T/∂x_s‖, as a share of distance 0", [mean_curve(name, found) for name, found in linear.items()],
+        "‖∂h_T/∂x_s‖, as a share of distance 0", [mean_curve(name, norms) for name, norms in linear.items()],
         log_y=True,
     )  # fmt: skip
     return Evidence(numbers, (figure, by_gain(trial)), remarks(numbers, gain, sizes))

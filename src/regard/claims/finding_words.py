@@ -1,4 +1,4 @@
-"""The numbers of a finding in words, with enough digits to see on which side of its bound each lies."""
+"""The numbers of a finding in words, with enough digits to show on which side of its bound each is."""
 
 from __future__ import annotations
 

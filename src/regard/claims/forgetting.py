@@ -11,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import (
     EXACT,
@@ -34,7 +34,7 @@ SHRINKING, STAYING = (0.5, 0.8, 0.9, 0.95), (1.0, 1.02)  # spectral radii
 FAR, FAR_WIDTH = 10_000, 8
 MEASURED = (0.0, 1.0, 3.0, 5.0, 8.0)  # forget biases
 FOR_HUNDREDS, FOR_THOUSANDS = 5.0, 7.0  # forget biases: log 0.01 / log σ(b) is 686 and 5052 steps
-LEFT = 0.01  # what is left of a word that counts as forgotten
+LEFT = 0.01  # the remaining influence of a word that counts as forgotten
 
 
 def experiment(trial: Trial) -> Evidence:
@@ -46,9 +46,9 @@ def experiment(trial: Trial) -> Evidence:
         weights, inputs = torch.randn(2, WIDTH, WIDTH, dtype=EXACT)
         for value in (*SHRINKING, *STAYING):
             layer = Linear(with_radius(weights, value), inputs)
-            found = influence(reading(layer), torch.zeros(STEPS, WIDTH, dtype=EXACT), WIDTH)
-            linear[f"ρ(V) = {value:g}"].append(found)
-            slope = log_slope(found, FIRST)
+            sizes = influence(reading(layer), torch.zeros(STEPS, WIDTH, dtype=EXACT), WIDTH)
+            linear[f"ρ(V) = {value:g}"].append(sizes)
+            slope = log_slope(sizes, FIRST)
             numbers[GEOMETRIC].append(slope - math.log(value)) if value < 1 else numbers[STAYS].append(slope)
         numbers[UNROLLED].append(against_powers(Linear(with_radius(weights, 0.9), inputs)))
         words = torch.randn(200, 64, dtype=EXACT)
@@ -62,16 +62,16 @@ def experiment(trial: Trial) -> Evidence:
         numbers[quantity] = [horizon_of(log_slope(gates_alone(value)))]
     near = Lines(
         "What is left of a word in h", "distance i − j (steps)", "‖∂h_i/∂w_j‖, as a share of distance 0",
-        [mean_curve(name, found) for name, found in linear.items()], log_y=True,
+        [mean_curve(name, sizes) for name, sizes in linear.items()], log_y=True,
     )  # fmt: skip
     return Evidence(numbers, (near, far, horizons()), remarks(numbers, bias))
 
 
 def against_powers(layer: Linear) -> float:
     """The largest relative difference of autograd's ∂h_i/∂w_j from V^(i−j) W."""
-    found = jacobians(reading(layer), torch.randn(60, WIDTH, dtype=EXACT), WIDTH)
+    products = jacobians(reading(layer), torch.randn(60, WIDTH, dtype=EXACT), WIDTH)
     power, worst = layer.input, 0.0
-    for jacobian in found:
+    for jacobian in products:
         worst = max(worst, float((jacobian - power).norm() / power.norm()))
         power = layer.recurrent @ power
     return worst
@@ -116,7 +116,7 @@ def horizons() -> Lines:
         [
             Line("log 0.01 / log σ(b)", [(b, horizon_of(log_sigmoid(b))) for b in grid]),
             Line("measured", [(b, horizon_of(log_slope(gates_alone(b)))) for b in MEASURED], joined=False),
-            *(Line(f"{grouped(steps)} steps", [(0.0, steps)], level=True) for steps in (100, 1000, 10_000)),
+            *(Line(f"{group_digits(steps)} steps", [(0.0, steps)], level=True) for steps in (100, 1000, 10_000)),
         ],
         log_y=True,
     )  # fmt: skip

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.layers.pooling import attention
 from regard.layers.scores import named_score
+from regard.pooling import attention
 from regard.report.figures import Figure, Line, Lines
 
 KEYS = 12
@@ -22,24 +22,24 @@ KEYS = 12
 
 def experiment(trial: Trial) -> Evidence:
     names = (EXPONENT, EQUAL, SCALED, UNEQUAL, LONG, NORMED, PROJECTED)
-    found: dict[str, list[float]] = {name: [] for name in names}
+    measured: dict[str, list[float]] = {name: [] for name in names}
     for seed in trial.seeds:
         random = np.random.default_rng(seed)
         width = int(random.integers(4, 33))
         queries, keys = random.normal(size=(5, width)), random.normal(size=(KEYS, width))
         alike = equally_long(keys)
         bandwidth = trial.knob("bandwidth")
-        found[EXPONENT].append(exponent_differs(queries, keys))
-        found[EQUAL].append(differ(queries, alike, "dot", bandwidth))
-        found[SCALED].append(differ(queries, alike, "scaled-dot", bandwidth * width**0.25))
-        found[UNEQUAL].append(differ(queries, keys, "dot", bandwidth))
+        measured[EXPONENT].append(exponent_differs(queries, keys))
+        measured[EQUAL].append(differ(queries, alike, "dot", bandwidth))
+        measured[SCALED].append(differ(queries, alike, "scaled-dot", bandwidth * width**0.25))
+        measured[UNEQUAL].append(differ(queries, keys, "dot", bandwidth))
         lengths = np.array([[0.01], [0.1], [1.0], [3.0], [10.0]])
-        found[LONG].append(differ(lengths * queries, alike, "dot", bandwidth))
+        measured[LONG].append(differ(lengths * queries, alike, "dot", bandwidth))
         normed, projected = after_layer_norm(3 * keys + 1, random)
-        found[NORMED].append(differ(queries, normed, "dot", bandwidth))
-        found[PROJECTED].append(differ(queries, projected, "dot", bandwidth))
+        measured[NORMED].append(differ(queries, normed, "dot", bandwidth))
+        measured[PROJECTED].append(differ(queries, projected, "dot", bandwidth))
         trial.step(f"draw {seed}")
-    return Evidence(found, figures=(by_spread(trial),))
+    return Evidence(measured, figures=(by_spread(trial),))
 
 
 def differ(queries: np.ndarray, keys: np.ndarray, score: str, bandwidth: float) -> float:
@@ -53,14 +53,14 @@ def equally_long(keys: np.ndarray) -> np.ndarray:
 
 
 def exponent_differs(queries: np.ndarray, keys: np.ndarray) -> float:
-    """004:177 as it is written, against what stands in the Gaussian's exponent."""
+    """004:177 as written, against the Gaussian's exponent."""
     gaussian = named_score("gaussian", keys.shape[1]).score(torch.from_numpy(queries), torch.from_numpy(keys)).numpy()
     noted = queries @ keys.T - (keys**2).sum(1) / 2 - (queries**2).sum(1)[:, None] / 2
     return float(abs(gaussian - noted).max())
 
 
 def after_layer_norm(x: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """What comes out of a layer norm as it begins (gain 1, bias 0), and that through a random W_k."""
+    """The output of a new layer norm (gain 1, bias 0), and its product with a random W_k."""
     width = x.shape[1]
     norm = nn.LayerNorm(width, eps=1e-12).double()
     out = norm(torch.from_numpy(x)).detach().numpy()
@@ -119,10 +119,7 @@ CLAIM = Claim(
         Expect(LONG, "at most", 1e-12, over="draws"),
     ),
     control=(Expect(UNEQUAL, "at least", 0.01, over="draws"),),
-    besides=(
-        Expect(NORMED, "at most", 1e-9, over="draws"),
-        Expect(PROJECTED, "at least", 0.01, over="draws"),
-    ),
+    besides=(Expect(NORMED, "at most", 1e-9, over="draws"), Expect(PROJECTED, "at least", 0.01, over="draws")),
     experiment=experiment,
     knobs={"bandwidth": 1.0},
     limits={"bandwidth": (0.1, 10.0)},

@@ -3,10 +3,10 @@
     distance of a head = mean over t of Σ_s α_ts (t − s),        spread = standard deviation over the heads of a layer
     use of the far     = L(a head cannot see beyond 3 words) − L,    use of the near = L(… cannot see those 3) − L
 
-The largest difference between h heads grows with h even where all are drawn alike; the standard deviation (divided by
-h − 1) does not, and models with the same number of heads are compared. Distances may drift where they do not matter:
-hence the ablation, which asks what is lost if a head is kept from looking there. The null has the same words in a
-random order and lines that end at random, so that nothing in it can be predicted from anything.
+The largest difference between h heads grows with h even if all have one distribution; the standard deviation (divided
+by h − 1) does not, and models with the same number of heads are compared. Distances may drift where they do not matter:
+hence the ablation, which measures the loss if a head cannot look there. The null has the same words in random order and
+lines that end at random, so that nothing in it can be predicted.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import WINDOW, reader, spoken
 from regard.layers.attention import CausalSelfAttention
 from regard.report.figures import Line, Lines
-from regard.runs.folder import Tokenizers, build_model
-from regard.runs.language_run import LanguageRun
+from regard.runs.store.folder import Tokenizers, build_model
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.model import Model
 
 ROWS = 64  # windows that are looked at
@@ -33,7 +33,7 @@ NEAR = 3  # words back, at most
 
 
 def experiment(trial: Trial) -> Evidence:
-    found: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
+    looked: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
     used: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     unordered = corpora.shuffled(spoken())["test"]
     for seed in trial.seeds:
@@ -45,26 +45,26 @@ def experiment(trial: Trial) -> Evidence:
             (FRESH, untrained(run, seed), text),
             (SHUFFLED, mixed.model, windows(mixed, unordered)),
         ):
-            found[kind].append(distances(model, read))
-            used[kind].append(uses(model, read, found[kind][-1]))
+            looked[kind].append(distances(model, read))
+            used[kind].append(uses(model, read, looked[kind][-1]))
         trial.step(f"seed {seed}")
     measured = {
-        OVER_FRESH: [spread(one) - spread(other) for one, other in zip(found[TRAINED], found[FRESH])],
-        OVER_SHUFFLED: [spread(one) - spread(other) for one, other in zip(found[TRAINED], found[SHUFFLED])],
+        OVER_FRESH: [spread(one) - spread(other) for one, other in zip(looked[TRAINED], looked[FRESH])],
+        OVER_SHUFFLED: [spread(one) - spread(other) for one, other in zip(looked[TRAINED], looked[SHUFFLED])],
         FAR_USED: [far for far, _ in used[TRAINED]],
         NEAR_USED: [near for _, near in used[TRAINED]],
-        AT_FIRST: [spread(one) for one in found[FRESH]],
+        AT_FIRST: [spread(one) for one in looked[FRESH]],
         FAR_IDLE: [far for far, _ in used[SHUFFLED]],
         NEAR_IDLE: [near for _, near in used[SHUFFLED]],
-        UNORDERED: [spread(one) for one in found[SHUFFLED]],
+        UNORDERED: [spread(one) for one in looked[SHUFFLED]],
     }
     table = tuple(
         {"model": kind, "spread": mean(map(spread, given)), "nearest head": mean(float(one.min()) for one in given),
          "farthest head": mean(float(one.max()) for one in given), "far used": mean(far for far, _ in used[kind]),
          "near used": mean(near for _, near in used[kind])}
-        for kind, given in found.items()
+        for kind, given in looked.items()
     )  # fmt: skip
-    return Evidence(measured, (figure(found),), table=table)
+    return Evidence(measured, (figure(looked),), table=table)
 
 
 def windows(run: LanguageRun, lines: list[str]) -> Tensor:
@@ -102,9 +102,9 @@ def loss_without(model: Model, text: Tensor, layer: int, head: int, words: str) 
 
 @contextmanager
 def blind(attention: CausalSelfAttention, head: int, words: str) -> Iterator[None]:
-    plain = attention.look_up
+    plain = attention.qkv_and_mask
 
-    def look_up(*given: object) -> tuple[Tensor, Tensor, Tensor, Tensor, object]:
+    def qkv_and_mask(*given: object) -> tuple[Tensor, Tensor, Tensor, Tensor, object]:
         query, keys, values, mask, new = plain(*given)  # type: ignore[arg-type]
         steps = torch.arange(keys.size(2), device=keys.device)
         back = steps[:, None] - steps
@@ -113,11 +113,11 @@ def blind(attention: CausalSelfAttention, head: int, words: str) -> Iterator[Non
         closed[:, head].masked_fill_(unseen, -torch.inf)
         return query, keys, values, mask + closed, new
 
-    attention.look_up = look_up  # type: ignore[method-assign, assignment]
+    attention.qkv_and_mask = qkv_and_mask  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        del attention.look_up
+        del attention.qkv_and_mask
 
 
 def untrained(run: LanguageRun, seed: int) -> Model:
@@ -128,13 +128,13 @@ def untrained(run: LanguageRun, seed: int) -> Model:
 
 @torch.no_grad()
 def distances(model: Model, text: Tensor) -> Tensor:
-    """How far back each head looks on average: [layers, heads]."""
+    """The mean distance that each head looks back: [layers, heads]."""
     _, _, parts = model.eval().explain(text.to(model.device))
     return torch.stack([attended(layer["attention"]["weights"]) for layer in parts["layers"].values()])
 
 
 def attended(weights: Tensor) -> Tensor:
-    """Of weights [rows, heads, T, T] the mean distance of each head; the first word has no choice and is left out."""
+    """The mean distance of each head, from weights [rows, heads, T, T]; the first word sees only itself: left out."""
     steps = torch.arange(weights.size(-1), device=weights.device)
     back = (steps[:, None] - steps).clamp(min=0).to(weights.dtype)
     return (weights * back).sum(-1)[..., 1:].mean(dim=(0, 2))
@@ -145,13 +145,13 @@ def spread(distance: Tensor) -> float:
     return float(distance.std(dim=1, correction=1).mean())
 
 
-def figure(found: dict[str, list[Tensor]]) -> Lines:
+def figure(looked: dict[str, list[Tensor]]) -> Lines:
     lines = []
-    for place, (kind, given) in enumerate(found.items(), start=1):
+    for place, (kind, given) in enumerate(looked.items(), start=1):
         heads = [float(head) for one in given for head in one.flatten()]
         across = [place + 0.5 * (n / max(len(heads) - 1, 1) - 0.5) for n in range(len(heads))]
         lines.append(Line(kind, list(zip(across, heads)), joined=False))
-    x = " · ".join(f"{place} = {kind}" for place, kind in enumerate(found, start=1))
+    x = " · ".join(f"{place} = {kind}" for place, kind in enumerate(looked, start=1))
     return Lines("How far back each head looks", x, "mean distance, words", lines, zero_y=True)
 
 
@@ -164,7 +164,7 @@ AT_FIRST = "spread of distances over heads, untrained"
 FAR_IDLE = "loss without far words, farthest less nearest head, trained and tested on shuffled words"
 NEAR_IDLE = "loss without near words, nearest less farthest head, trained and tested on shuffled words"
 UNORDERED = "spread of distances over heads, trained on shuffled words"
-WORTH = 0.01  # nats per word
+MIN_EFFECT = 0.01  # nats per word
 DISTANCES, USE = "distances", "use"
 
 CLAIM = Claim(
@@ -188,13 +188,13 @@ CLAIM = Claim(
     expected=(
         Expect(OVER_FRESH, "at least", 0.1, unit="words", part=DISTANCES),
         Expect(OVER_SHUFFLED, "at least", 0.1, unit="words", part=DISTANCES),
-        Expect(FAR_USED, "at least", WORTH, unit="nats per word", part=USE),
-        Expect(NEAR_USED, "at least", WORTH, unit="nats per word", part=USE),
+        Expect(FAR_USED, "at least", MIN_EFFECT, unit="nats per word", part=USE),
+        Expect(NEAR_USED, "at least", MIN_EFFECT, unit="nats per word", part=USE),
     ),
     control=(
         Expect(AT_FIRST, "at most", 0.1, unit="words", part=DISTANCES),
-        Expect(FAR_IDLE, "at most", WORTH, unit="nats per word", part=USE),
-        Expect(NEAR_IDLE, "at most", WORTH, unit="nats per word", part=USE),
+        Expect(FAR_IDLE, "at most", MIN_EFFECT, unit="nats per word", part=USE),
+        Expect(NEAR_IDLE, "at most", MIN_EFFECT, unit="nats per word", part=USE),
     ),
     besides=(Expect(UNORDERED, "at most", 0.1, unit="words"),),
     experiment=experiment,

@@ -14,16 +14,17 @@ from torch import Tensor
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.claims.through_time import opening
-from regard.layers.attention import FullSelfAttention, SelfAttention, written
-from regard.layers.pooling import attention
+from regard.layers.attention import FullSelfAttention, SelfAttention, attention_reference
 from regard.layers.scores import KERNELS, SCORES, named_score
+from regard.pooling import attention
 from regard.report.figures import Figure, Line, Lines
 
 HEADS = 2
 
 
 def experiment(trial: Trial) -> Evidence:
-    found: dict[str, list[float]] = {name: [] for name in (INSIDE, ON, CONE, SIGNED, *LAYER, AVERAGE, LOOK_UP, NEVER)}
+    quantities = (INSIDE, ON, CONE, SIGNED, *LAYER, AVERAGE, LOOK_UP, NEVER)
+    measured: dict[str, list[float]] = {name: [] for name in quantities}
     for seed in trial.seeds:
         torch.manual_seed(seed)
         width = 3 + seed % 6
@@ -31,20 +32,20 @@ def experiment(trial: Trial) -> Evidence:
         for score in SCORES:
             rule = named_score(score, width).double().requires_grad_(False)
             output, alpha, _ = attention(query, keys, values, rule)
-            found[INSIDE].append(float(coordinates(output, values).min()))
-            found[ON].append(float((alpha.sum() - 1).abs() + (-alpha).relu().sum()))
-        for kernel in KERNELS:  # before they are normalised
+            measured[INSIDE].append(float(coordinates(output, values).min()))
+            measured[ON].append(float((alpha.sum() - 1).abs() + (-alpha).relu().sum()))
+        for kernel in KERNELS:  # before they are normalized
             alpha = nearness(kernel, query, keys[:width])
-            found[CONE].append(float(torch.linalg.solve(values[:width].T, alpha @ values[:width]).min()))
-        found[SIGNED].append(float(coordinates(signed(width + 1) @ values, values).min()))
+            measured[CONE].append(float(torch.linalg.solve(values[:width].T, alpha @ values[:width]).min()))
+        measured[SIGNED].append(float(coordinates(signed(width + 1) @ values, values).min()))
         for name, value in layer(width).items():
-            found[name].append(value)
+            measured[name].append(value)
         scores = random(width + 1)
-        found[AVERAGE].append(float((weights(1e-6, scores) - 1 / (width + 1)).abs().max()))
-        found[LOOK_UP].append(float(1 - weights(1e6, scores).max()))
-        found[NEVER].append(float(1 - weights(1.0, scores).max()))
+        measured[AVERAGE].append(float((weights(1e-6, scores) - 1 / (width + 1)).abs().max()))
+        measured[LOOK_UP].append(float(1 - weights(1e6, scores).max()))
+        measured[NEVER].append(float(1 - weights(1.0, scores).max()))
         trial.step(f"draw {seed}")
-    return Evidence(found, figures=(sharpness(trial),))
+    return Evidence(measured, figures=(sharpness(trial),))
 
 
 def random(*shape: int) -> Tensor:
@@ -64,21 +65,21 @@ def nearness(kernel: str, query: Tensor, keys: Tensor) -> Tensor:
 
 
 def signed(count: int) -> Tensor:
-    """Weights of which one is −½, and which still sum to 1."""
+    """Weights that sum to 1, one of them −½."""
     alpha = torch.full((count,), 1.5 / (count - 1), dtype=torch.float64)
     alpha[0] = -0.5
     return alpha
 
 
 def layer(width: int) -> dict[str, float]:
-    """Where a head, a whole layer and its parts lie with respect to the values W_v x of a head: the smallest coordinate
-    of the head itself, of it under dropout (20 masks), after W_o, and with the residual added."""
+    """The position of a head, a whole layer and its parts relative to the values W_v x of a head: the smallest
+    coordinate of the head itself, of it under dropout (20 masks), after W_o, and with the residual added."""
     each = width * HEADS
     full = FullSelfAttention(each, HEADS).double()
     x = random(1, width + 1, each)
-    query, keys, values, _ = full.look_up(x, None)
-    context, _ = written(query, keys, values, None)
-    dropped = [written(query, keys, values, None, dropout=0.3)[0] for _ in range(20)]
+    query, keys, values, _ = full.qkv_and_mask(x, None)
+    context, _ = attention_reference(query, keys, values, None)
+    dropped = [attention_reference(query, keys, values, None, dropout=0.3)[0] for _ in range(20)]
     after = full(x, None)
     corners = values[0, 0].detach()
 
@@ -138,8 +139,8 @@ def worked() -> list[Worked]:
 
     noted = {2: ("0.3v₁ + 0.7v₂", "000:82"), 3: ("0.3v₁ + 0.5v₂ + 0.2v₃", "000:62")}
     return [
-        Worked(f"h{'₁₂₃'[t - 1]}", said, sum_of_values(t), said == sum_of_values(t), where)
-        for t, (said, where) in noted.items()
+        Worked(f"h{'₁₂₃'[t - 1]}", noted_sum, sum_of_values(t), noted_sum == sum_of_values(t), where)
+        for t, (noted_sum, where) in noted.items()
     ]
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.layers.pooling import Pooled, attention
 from regard.layers.scores import KERNELS
+from regard.pooling import Pooled, attention
 from regard.report.figures import Figure, Line, Lines
 
 POINTS, REACH, NOISE = 100, 5.0, 0.5
@@ -25,31 +25,31 @@ TINY, HUGE = 1e-5, 1e5
 def experiment(trial: Trial) -> Evidence:
     bandwidth = trial.knob("bandwidth")
     quantities = (BEYOND, REACHES, UNDEFINED, DEFINED, MEAN, NEAREST, VANISHED, TO_MEAN, TO_NEAREST, NO_CURVE)
-    found: dict[str, list[float]] = {name: [] for name in quantities}
+    measured: dict[str, list[float]] = {name: [] for name in quantities}
     for seed in trial.seeds:
         random = np.random.default_rng(seed)
         x, y = points(random)
         far = np.append(QUERIES, [REACH + 2 * bandwidth, -3 * bandwidth])  # two queries that no point is near to
         apart = abs(far[:, None] - x)
         for kernel in BOUNDED:
-            found[BEYOND].append(weight_beyond(kernel, far, x, y, bandwidth))
+            measured[BEYOND].append(weight_beyond(kernel, far, x, y, bandwidth))
             wrong = asked(kernel, far, x, y, bandwidth).empty != (apart.min(axis=1) > bandwidth)
-            found[UNDEFINED].append(float(wrong.sum()))
-            found[VANISHED].append(float(asked(kernel, QUERIES, x, y, TINY).empty.mean()))
-        found[REACHES].append(weight_beyond("gaussian", QUERIES, x, y, bandwidth))
-        found[DEFINED].append(float(asked("gaussian", far, x, y, bandwidth).empty.sum()))
+            measured[UNDEFINED].append(float(wrong.sum()))
+            measured[VANISHED].append(float(asked(kernel, QUERIES, x, y, TINY).empty.mean()))
+        measured[REACHES].append(weight_beyond("gaussian", QUERIES, x, y, bandwidth))
+        measured[DEFINED].append(float(asked("gaussian", far, x, y, bandwidth).empty.sum()))
         nearest = y[abs(QUERIES[:, None] - x).argmin(axis=1)]
-        found[NEAREST].append(float(abs(asked("gaussian", QUERIES, x, y, TINY).output - nearest).max()))
-        found[MEAN].append(max(abs(asked(k, QUERIES, x, y, HUGE).output - y.mean()).max() for k in KERNELS))
+        measured[NEAREST].append(float(abs(asked("gaussian", QUERIES, x, y, TINY).output - nearest).max()))
+        measured[MEAN].append(max(abs(asked(k, QUERIES, x, y, HUGE).output - y.mean()).max() for k in KERNELS))
         local = max(error(asked(kernel, QUERIES, x, y, bandwidth).output) for kernel in KERNELS)
-        found[TO_MEAN].append(local / error(np.full_like(QUERIES, y.mean())))
-        found[TO_NEAREST].append(local / error(nearest))
+        measured[TO_MEAN].append(local / error(np.full_like(QUERIES, y.mean())))
+        measured[TO_NEAREST].append(local / error(nearest))
         mixed = random.permutation(y)
         blind = min(error(asked(kernel, QUERIES, x, mixed, bandwidth).output) for kernel in KERNELS)
-        found[NO_CURVE].append(blind / error(np.full_like(QUERIES, y.mean())))
+        measured[NO_CURVE].append(blind / error(np.full_like(QUERIES, y.mean())))
         trial.step(f"seed {seed}")
     return Evidence(
-        found,
+        measured,
         figures=(by_bandwidth(trial), fits(trial)),
         remarks=(
             "004:165 writes max(0, 1 − ‖q − k‖) and calls it Epanechnikov: that is the triangular kernel. "
@@ -73,10 +73,10 @@ def asked(kernel: str, queries: np.ndarray, x: np.ndarray, y: np.ndarray, bandwi
 
 
 def weight_beyond(kernel: str, queries: np.ndarray, x: np.ndarray, y: np.ndarray, bandwidth: float) -> float:
-    """The most weight that a query gives, in all, to points further than h; not where it found none nearer."""
-    found = asked(kernel, queries, x, y, bandwidth)
-    beyond = np.where(abs(queries[:, None] - x) > bandwidth, found.weights, 0.0).sum(axis=1)
-    return float(beyond[~found.empty].max())
+    """The largest total weight of a query on points further than h, over queries with a nearer point."""
+    answer = asked(kernel, queries, x, y, bandwidth)
+    beyond = np.where(abs(queries[:, None] - x) > bandwidth, answer.weights, 0.0).sum(axis=1)
+    return float(beyond[~answer.empty].max())
 
 
 def error(estimate: np.ndarray) -> float:
@@ -158,10 +158,7 @@ CLAIM = Claim(
         Expect(TO_MEAN, "at most", 0.5),
         Expect(TO_NEAREST, "at most", 0.8),
     ),
-    control=(
-        Expect(NO_CURVE, "at least", 0.5),
-        Expect(REACHES, "at least", 0.01, over="draws"),
-    ),
+    control=(Expect(NO_CURVE, "at least", 0.5), Expect(REACHES, "at least", 0.01, over="draws")),
     besides=(Expect(VANISHED, "at least", 0.9, over="draws"),),
     experiment=experiment,
     knobs={"bandwidth": 0.2},

@@ -44,33 +44,33 @@ class State(NamedTuple):
     nested: int = 0  # prepositions so far
 
 
-Choices = dict[str, tuple[float, State]]  # by word: its probability, and where it leads
+Choices = dict[str, tuple[float, State]]  # by word: its probability, and the next state
 
 
 @cache
 def choices(state: State) -> Choices:
-    """What may come next. Probabilities sum to 1."""
+    """The possible next words. Probabilities sum to 1."""
     match state.place:
         case "determiner":
-            found = {
+            options = {
                 word: (1 / 4, state._replace(place="noun", inner=number, number=_subject(state, number)))
                 for number, words in DETERMINERS.items()
                 for word in words
             }
         case "noun":
-            found = _some(ADJECTIVES, 0.3, state._replace(place="bare noun"))
-            found |= _nouns(0.7, state)
+            options = _some(ADJECTIVES, 0.3, state._replace(place="bare noun"))
+            options |= _nouns(0.7, state)
         case "bare noun":
-            found = _nouns(1.0, state)
+            options = _nouns(1.0, state)
         case "after noun":
-            found = _after_noun(state)
+            options = _after_noun(state)
         case "after verb":
-            found = _some(ADVERBS, 0.2, State("end"))
-            found |= {END: (0.2, State("over"))}
-            found |= _opened(0.6, state._replace(part="object"))
+            options = _some(ADVERBS, 0.2, State("end"))
+            options |= {END: (0.2, State("over"))}
+            options |= _opened(0.6, state._replace(part="object"))
         case "end":
-            found = {END: (1.0, State("over"))}
-    return found
+            options = {END: (1.0, State("over"))}
+    return options
 
 
 def _subject(state: State, number: str) -> str:
@@ -80,16 +80,16 @@ def _subject(state: State, number: str) -> str:
 def _after_noun(state: State) -> Choices:
     if state.part == "object":
         return _some(ADVERBS, 0.3, State("end")) | {END: (0.7, State("over"))}
-    found: Choices = {}
+    options: Choices = {}
     verb = 1.0
     if state.part != "clause" and state.nested < MOST:
         inside = state._replace(place="determiner", part="behind", nested=state.nested + 1)
-        found |= _some(PREPOSITIONS, 0.35, inside)
+        options |= _some(PREPOSITIONS, 0.35, inside)
         verb -= 0.35
     if state.part == "subject":
-        found |= {"that": (0.25, state._replace(place="clause verb"))}
+        options |= {"that": (0.25, state._replace(place="clause verb"))}
         verb -= 0.25
-    return found | _verbs(verb, state, state._replace(place="after verb"))
+    return options | _verbs(verb, state, state._replace(place="after verb"))
 
 
 def _verbs(share: float, state: State, then: State) -> Choices:
@@ -103,8 +103,8 @@ def _nouns(share: float, state: State) -> Choices:
 
 
 def _opened(share: float, state: State) -> Choices:
-    found = choices(state._replace(place="determiner"))
-    return {word: (share * chance, then) for word, (chance, then) in found.items()}
+    options = choices(state._replace(place="determiner"))
+    return {word: (share * chance, then) for word, (chance, then) in options.items()}
 
 
 def _some(words: Sequence[str], share: float, then: State) -> Choices:
@@ -125,23 +125,23 @@ START = State("determiner")
 def sentence(random: Random) -> str:
     state, words = START, list[str]()
     while True:
-        found = next_words(state)
-        marks = accumulate(chance for chance, _ in found.values())
-        word = list(found)[min(bisect(list(marks), random.random()), len(found) - 1)]
+        options = next_words(state)
+        marks = accumulate(chance for chance, _ in options.values())
+        word = list(options)[min(bisect(list(marks), random.random()), len(options) - 1)]
         if word == END:
             return " ".join(words)
         words.append(word)
-        state = found[word][1]
+        state = options[word][1]
 
 
 def log_probability(words: Sequence[str]) -> float:
     """log P of the words and of the end after them, in nats; −∞ if the grammar cannot make them."""
     state, total = START, 0.0
     for word in (*words, END):
-        found = next_words(state)
-        if word not in found:
+        options = next_words(state)
+        if word not in options:
             return -math.inf
-        chance, state = found[word]
+        chance, state = options[word]
         total += math.log(chance)
     return total
 
@@ -157,8 +157,8 @@ def sentences(count: int = 8000) -> Mapping[str, list[str]]:
 
 @cache
 def agreement(count: int = 8000) -> Mapping[str, list[str]]:
-    """text⇥label: does the verb agree with its noun, from which other words part it? In half of the lines its number
-    was changed; what stands between says nothing about it."""
+    """text⇥label: whether the verb agrees with its noun, which other words separate from it. In half of the lines the
+    verb's number was changed; the words between do not reveal it."""
     random = Random("agreement")
     rows: list[str] = []
     while len(rows) < count:

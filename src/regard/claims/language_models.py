@@ -8,7 +8,7 @@ from functools import cache
 from regard.claims import corpora, known_grammar
 from regard.claims.claim import Trial
 from regard.claims.models import trained
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 
 WINDOW = 32
 STEPS, QUICK_STEPS = 1200, 200
@@ -36,7 +36,8 @@ def reader(trial: Trial, system: str, seed: int, text: str = "sentences") -> Lan
     """A language model trained on one of the texts."""
     folder = corpora.keep(text, TEXTS[text](), "txt", trial.store)
     steps = QUICK_STEPS if trial.quick else STEPS
-    run = trained(
+    return trained(
+        LanguageRun,
         system,
         folder,
         seed=seed,
@@ -58,5 +59,3 @@ def reader(trial: Trial, system: str, seed: int, text: str = "sentences") -> Lan
             },
         },
     )
-    assert isinstance(run, LanguageRun)
-    return run

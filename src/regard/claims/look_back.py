@@ -1,4 +1,4 @@
-"""C26, look-back: what it costs that a minimal GRU's gates do not see the state.
+"""C26, look-back: the cost of a minimal GRU, whose gates do not see the state.
 
 GRU       z_t = σ(W x_t + U h_{t-1}),   n_t = tanh(W x_t + r_t * U h_{t-1})      the state takes part
 minGRU    z_t = σ(W x_t),               n_t = W x_t                              it does not: h_t is an average
@@ -35,17 +35,17 @@ KINDS: dict[str, tuple[Callable[[int, int], Layer], int]] = {  # the layer, and 
 
 
 def experiment(trial: Trial) -> Evidence:
-    found: dict[tuple[str, str], list[Tensor]] = {}  # by place in the text, for each seed
+    right_shares: dict[tuple[str, str], list[Tensor]] = {}  # by place in the text, for each seed
     for task in TASKS:
         for kind in KINDS:
             if kind == "mingru, two layers" and task != "parity":
                 continue
-            found[task, kind] = [right(task, kind, seed) for seed in trial.seeds]
+            right_shares[task, kind] = [right(task, kind, seed) for seed in trial.seeds]
             trial.step(f"{kind}, {task}")
-    late = {key: [float(each[LENGTH // 2 :].mean()) for each in seeds] for key, seeds in found.items()}
+    late = {key: [float(each[LENGTH // 2 :].mean()) for each in seeds] for key, seeds in right_shares.items()}
     lines = [
         Line(f"{kind}, {task}", list(enumerate(torch.stack(seeds).mean(0).tolist(), start=1)))
-        for (task, kind), seeds in found.items()
+        for (task, kind), seeds in right_shares.items()
     ]
     figure = Lines("Right answers by place in the text", "words read", "share right", lines)
     rows = tuple({"task": task, "layer": kind, "share right": shares} for (task, kind), shares in late.items())

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.base.device import pick_device
 from regard.claims.chains import longest_chain
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import opening
@@ -24,7 +25,6 @@ from regard.layers.recurrent import GRU
 from regard.layers.scan import MinGRU
 from regard.layers.state import State
 from regard.report.figures import Line, Lines
-from regard.runs.folder import pick_device
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
@@ -36,8 +36,8 @@ TIMED: dict[str, dict[str, Any]] = {  # two layers of one width
     "gpt": {"layers": 2, "width": 128, "heads": 4, "position": "sinusoid", "dropout": 0.0},
     "mingru": {"layers": 2, "width": 128, "expansion": 1.0, "dropout": 0.0},
 }
-LONGEST = {("cpu", True): 1024, ("cpu", False): 8192, ("cuda", True): 4096, ("cuda", False): 65536}  # words
-FITTED = 4  # exponents are fitted over the longest lengths, so many of them
+MAX_WORDS = {("cpu", True): 1024, ("cpu", False): 8192, ("cuda", True): 4096, ("cuda", False): 65536}  # words
+FITTED = 4  # number of the longest lengths over which exponents are fitted
 
 
 def experiment(trial: Trial) -> Evidence:
@@ -62,7 +62,7 @@ def experiment(trial: Trial) -> Evidence:
     measured[RATIO] = [float(np.median(timed["gru"][longest]) / np.median(timed["mingru"][longest]))]
     figures = (
         Lines("The longest chain of dependent operations", "words T", "operations one after the other",
-              [Line(name, list(zip(COUNTED, found, strict=True))) for name, found in chains.items()],
+              [Line(name, list(zip(COUNTED, steps, strict=True))) for name, steps in chains.items()],
               log_x=True, log_y=True),
         Lines("Seconds to train on one text", "words T", "seconds (median)",
               [Line(name, [(n, float(np.median(s))) for n, s in by.items()]) for name, by in timed.items()],
@@ -79,20 +79,20 @@ def experiment(trial: Trial) -> Evidence:
     return Evidence(measured, figures, (remark(timed),), tuple(rows))
 
 
-def _columns(lengths: tuple[int, ...], found: list[int]) -> State:
-    return {str(length): value for length, value in zip(lengths, found, strict=True)}
+def _columns(lengths: tuple[int, ...], values: list[int]) -> State:
+    return {str(length): value for length, value in zip(lengths, values, strict=True)}
 
 
 def in_parallel(layer: Layer, words: int, *, explain: bool = False) -> torch.Tensor:
     """The output for a whole text; `explain`: by the written equation, one step after the other."""
     x = torch.randn(1, words, WIDTH, requires_grad=True)
-    found = layer.explain if explain else layer
-    return found(x, *opening(layer, x))[0]
+    call = layer.explain if explain else layer
+    return call(x, *opening(layer, x))[0]
 
 
-def gained(found: list[int]) -> list[float]:
+def gained(steps: list[int]) -> list[float]:
     """Operations that each further word adds, from each length to the next."""
-    return [float(more) for more in np.diff(found) / np.diff(COUNTED)]
+    return [float(more) for more in np.diff(steps) / np.diff(COUNTED)]
 
 
 Times = dict[int, list[float]]  # by length, up to one for each repetition
@@ -100,7 +100,7 @@ Times = dict[int, list[float]]  # by length, up to one for each repetition
 
 def timing(trial: Trial) -> dict[str, Times]:
     device = pick_device(trial.device)
-    longest = LONGEST[device.type, trial.quick]
+    longest = MAX_WORDS[device.type, trial.quick]
     lengths = [2**power for power in range(5, 20) if 2**power <= longest]
     timed: dict[str, Times] = {}
     for system in TIMED:
@@ -160,14 +160,8 @@ CLAIM = Claim(
     control_words="A GRU's chain grows with every word, and so does the minimal GRU's own when it generates.",
     breaks="A tree is shallow, not free: it does all the work of the chain. On one core the clock grows with T for "
     "both, and the minimal GRU's gain is a constant factor. What the gates no longer see is lost (look-back, C26).",
-    expected=(
-        Expect(LEVELS, "within", 0.0, 0.0, over="draws"),
-        Expect(FLAT, "at most", 0.05, over="draws"),
-    ),
-    control=(
-        Expect(WAITS, "at least", 1.0, over="draws"),
-        Expect(WRITING, "at least", 1.0, over="draws"),
-    ),
+    expected=(Expect(LEVELS, "within", 0.0, 0.0, over="draws"), Expect(FLAT, "at most", 0.05, over="draws")),
+    control=(Expect(WAITS, "at least", 1.0, over="draws"), Expect(WRITING, "at least", 1.0, over="draws")),
     besides=(
         Expect(EXPONENTS["mingru"], "at most", 1.15),
         Expect(EXPONENTS["gru"], "at least", 0.85),

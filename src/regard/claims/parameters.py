@@ -20,7 +20,7 @@ from regard.systems.model import Model
 
 VOCABULARY, WIDTH, NARROW = 30, 16, 8
 LENGTHS = (8, 16, 32, 64, 128, 256)
-Told = Callable[[int], dict[str, Any]]  # the settings of a model that is to look back at so many words
+Told = Callable[[int], dict[str, Any]]  # the settings of a model that looks back at this many words
 READERS: dict[str, tuple[str, Told]] = {
     "rnn": ("rnn", lambda length: {"layers": 1, "dropout": 0.0}),
     "lstm": ("lstm", lambda length: {"layers": 1, "dropout": 0.0}),
@@ -43,8 +43,8 @@ def experiment(trial: Trial) -> Evidence:
     counts = {name: [at_work(reader(name, length), length) for length in lengths] for name in READERS}
     numbers: dict[str, list[float]] = defaultdict(list)
     further = lengths[-1] - lengths[0]
-    gained = {name: (found[-1] - found[0]) / further for name, found in counts.items()}
-    numbers[SAME] = [float(found - counts[name][0]) for name in RECURRENT for found in counts[name]]
+    gained = {name: (sizes[-1] - sizes[0]) / further for name, sizes in counts.items()}
+    numbers[SAME] = [float(sizes - counts[name][0]) for name in RECURRENT for sizes in counts[name]]
     numbers |= {WINDOW: [gained["nnlm"]], TABLE: [gained["gpt, learned positions"]]}
     numbers |= {ONE_HOT: [gained["self-attention, one-hot positions"]], DAN: [gained["dan"]]}
     numbers[WAVES] = [gained["gpt, sinusoids"]]
@@ -61,16 +61,16 @@ def experiment(trial: Trial) -> Evidence:
     figure = Lines(
         "Weights at work in a model that looks back so far", "words it looks back at",
         "weights that its prediction depends on, without word vectors",
-        [Line(name, list(zip(lengths, found, strict=True))) for name, found in counts.items()], log_x=True, log_y=True,
+        [Line(name, list(zip(lengths, sizes, strict=True))) for name, sizes in counts.items()], log_x=True, log_y=True,
     )  # fmt: skip
-    table = tuple({"model": name, **dict(zip(map(str, lengths), found))} for name, found in counts.items())
+    table = tuple({"model": name, **dict(zip(map(str, lengths), sizes))} for name, sizes in counts.items())
     return Evidence(numbers, (figure,), table=table)
 
 
 def reader(name: str, length: int) -> Model:
     """A model that can look back at `length` words, no larger than it need be."""
-    system, told = READERS[name]
-    settings = load_module(system).Settings(**{"width": WIDTH, "tied": False, "dropout": 0.0, **told(length)})
+    system, settings_at = READERS[name]
+    settings = load_module(system).Settings(**{"width": WIDTH, "tied": False, "dropout": 0.0, **settings_at(length)})
     model: Model = load_class(system)(VOCABULARY, settings)
     return model.double().eval()
 
@@ -129,10 +129,7 @@ CLAIM = Claim(
     "parameters for each further word; an nnlm whose window is one word too short does not see the first word.",
     breaks="It is not what sets recurrence apart: the dan is feed-forward and attention with sinusoids has no table, "
     "and neither grows. And to read the first word is not to remember it: see vanishing and forgetting.",
-    expected=(
-        Expect(SAME, "within", 0.0, 0.0, over="draws"),
-        Expect(SEEN, "at least", 1e-300, over="draws"),
-    ),
+    expected=(Expect(SAME, "within", 0.0, 0.0, over="draws"), Expect(SEEN, "at least", 1e-300, over="draws")),
     control=(
         Expect(WINDOW, "within", NARROW * WIDTH, 0.0, over="draws"),
         Expect(TABLE, "within", WIDTH, 0.0, over="draws"),

@@ -46,23 +46,23 @@ def experiment(trial: Trial) -> Evidence:
         trial.step(f"both forms, draw {seed}")
     measured: dict[str, list[float]] = {SAME: same, RESET: reset, GROWN: grown}
     measured[CACHE] = [growth(CausalSelfAttention(WIDTH, 2).double(), lengths[0])]
-    found: dict[tuple[str, int], list[float]] = {}
+    recall: dict[tuple[str, int], list[float]] = {}
     for pairs in (FEW, MANY):
         for kind in KINDS:
-            found[kind, pairs] = [recalled(kind, pairs, seed) for seed in trial.seeds]
+            recall[kind, pairs] = [recalled(kind, pairs, seed) for seed in trial.seeds]
             trial.step(f"{kind}, {pairs} pairs")
     measured |= {
-        SOFTMAX_MANY: found["softmax", MANY],
-        LINEAR_MANY: found["linear", MANY],
-        SOFTMAX_FEW: found["softmax", FEW],
-        LINEAR_FEW: found["linear", FEW],
-        DELTA_MANY: found["delta", MANY],
+        SOFTMAX_MANY: recall["softmax", MANY],
+        LINEAR_MANY: recall["linear", MANY],
+        SOFTMAX_FEW: recall["softmax", FEW],
+        LINEAR_FEW: recall["linear", FEW],
+        DELTA_MANY: recall["delta", MANY],
     }
     lines = [
-        Line(kind, [(pairs, sum(found[kind, pairs]) / len(trial.seeds)) for pairs in (FEW, MANY)]) for kind in KINDS
+        Line(kind, [(pairs, sum(recall[kind, pairs]) / len(trial.seeds)) for pairs in (FEW, MANY)]) for kind in KINDS
     ]
     rows = tuple(
-        {"attention": kind, "pairs": pairs, "share recalled": shares} for (kind, pairs), shares in found.items()
+        {"attention": kind, "pairs": pairs, "share recalled": shares} for (kind, pairs), shares in recall.items()
     )
     figure = Lines("Values recalled, by the number of pairs", "pairs", "share recalled", lines, log_x=True)
     return Evidence(measured, (figure,), (), rows)
@@ -79,8 +79,8 @@ def difference(layer: LinearAttention, length: int, *, forgets: bool = False) ->
     state, span = opening(layer, x)
     halves = []
     for part in x.chunk(2, dim=1):
-        found, after, _ = layer.explain(part, state, span)
-        halves.append(found)
+        half, after, _ = layer.explain(part, state, span)
+        halves.append(half)
         state = state if forgets else after
         span = Span(span.start + part.size(1))
     return float((at_once - torch.cat(halves, dim=1)).abs().max())
@@ -101,7 +101,7 @@ def growth(layer: CausalSelfAttention, length: int) -> float:
 
 
 class Recaller(nn.Module):
-    """One look back: each word is a pair's key and value added up, or a key alone, whose value is to be named."""
+    """One attention layer: each word is the sum of a pair's key and value, or a key alone, whose value is predicted."""
 
     def __init__(self, look: CausalSelfAttention) -> None:
         super().__init__()
@@ -110,8 +110,8 @@ class Recaller(nn.Module):
 
     def forward(self, keys: Tensor, values: Tensor) -> Tensor:
         x = self.norm(self.key(keys) + self.value(values))
-        found, _ = self.look(x, *opening(self.look, x))
-        return self.output(found[:, -ASKED:])
+        context, _ = self.look(x, *opening(self.look, x))
+        return self.output(context[:, -ASKED:])
 
 
 def texts(rows: int, pairs: int) -> tuple[Tensor, Tensor, Tensor]:

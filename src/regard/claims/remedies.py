@@ -1,4 +1,4 @@
-"""C3, remedies: what is said to help against gradients that vanish or explode, each by itself, at several gains.
+"""C3, remedies: the notes' remedies against vanishing and exploding gradients, each alone, at several gains.
 
 h_t = f(W_x x_t + W_h h_{t−1} + b)     f in {tanh, ReLU, sigmoid}  ×  W_h of variance g²/H, g in {1/√3, 1, √2}, or I
 c_t = f_t * c_{t−1} + i_t * g_t        and gates: LSTM, GRU
@@ -29,7 +29,7 @@ from regard.layers.recurrent import ACTIVATIONS, GRU, LSTM, Elman, Recurrent, ls
 from regard.report.figures import Heat, Intervals, Mark
 
 WIDTH, STEPS, FIRST, LAST = 64, 80, 5, 60  # a default sigmoid network's gradient is 1e-50 after 60 steps
-WORTH = 0.05  # nats per step: over 100 steps a factor of 150
+MIN_EFFECT = 0.05  # nats per step: over 100 steps a factor of 150
 GAINS = {"1/√3": 3**-0.5, "1": 1.0, "√2": 2**0.5}  # PyTorch's, that of an orthogonal matrix, and He's for ReLU
 LINEAR, WORDS, TEXTS, RATE, BOUND, LEARNT = 16, 40, 32, 0.05, 1.0, 0.1  # of the network that is trained with clipping
 
@@ -70,8 +70,8 @@ def experiment(trial: Trial) -> Evidence:
         STRONG_RELU: slopes["relu, identity, W_x as by default"],
     }
     learned = tuple(
-        {"network": f"linear, gain {gain}, trained, {how}", "share that learns": mean(loss <= LEARNT for loss in found)}
-        for (gain, how), found in final.items()
+        {"network": f"linear, gain {gain}, trained, {how}", "share that learns": mean(loss <= LEARNT for loss in ends)}
+        for (gain, how), ends in final.items()
     )
     return Evidence(numbers, (factorial(slopes), in_order(slopes)), table=(*rows(slopes), *learned))
 
@@ -111,7 +111,7 @@ CLIPPINGS = ("clipped", "not clipped", "a smaller rate")
 
 def train(seeds: Sequence[int], gain: float, how: str, steps: int = 300) -> list[float]:
     """The loss, in parts of the answer's variance, of linear networks trained by SGD to add up the last three of forty
-    numbers; one network for each seed, side by side. What is no number any more counts as infinite.
+    numbers; one network for each seed, side by side. A loss that is not a number counts as infinite.
 
     "a smaller rate" is so small that the first step is as long as the clipped one.
     """
@@ -160,8 +160,8 @@ def factorial(slopes: dict[str, list[float]]) -> Heat:
 
 
 def in_order(slopes: dict[str, list[float]]) -> Intervals:
-    found = sorted(slopes.items(), key=lambda item: -mean(item[1]))
-    marks = [Mark(name, mean(values), *student_interval(values, 0.99)) for name, values in found]
+    ordered = sorted(slopes.items(), key=lambda item: -mean(item[1]))
+    marks = [Mark(name, mean(values), *student_interval(values, 0.99)) for name, values in ordered]
     return Intervals(
         "What slows the decay", "log-slope (nats per step), 99 % interval", marks,
         threshold=ONE_PER_CENT, threshold_name="a hundredth left after 100 steps",
@@ -169,11 +169,11 @@ def in_order(slopes: dict[str, list[float]]) -> Intervals:
 
 
 def rows(slopes: dict[str, list[float]]) -> tuple[dict[str, object], ...]:
-    return tuple({"network": name, "log-slope": round(mean(found), 4)} for name, found in slopes.items())
+    return tuple({"network": name, "log-slope": round(mean(values), 4)} for name, values in slopes.items())
 
 
 def gate_of_the_notes() -> list[Worked]:
-    """The gate (1 0 0 .5) as a forget gate: what it does to a cell, and what to the gradient."""
+    """The gate (1 0 0 .5) as a forget gate: its effect on a cell, and on the gradient."""
     shut, wide = -torch.inf, torch.inf
     forget = torch.tensor([[wide, shut, shut, 0.0]])  # σ of it is 1, 0, 0, ½
     drive = torch.cat([torch.full((1, 4), shut), forget, torch.zeros(1, 4), torch.full((1, 4), wide)], dim=-1)
@@ -182,8 +182,8 @@ def gate_of_the_notes() -> list[Worked]:
     (gradient,) = torch.autograd.grad(after["cell"].sum(), cell)
     kept = after["cell"] / cell.detach()
     return [
-        Worked(what, "1 0 0 .5", found, found == "1 0 0 .5", "001:44")
-        for what, found in (
+        Worked(what, "1 0 0 .5", computed, computed == "1 0 0 .5", "001:44")
+        for what, computed in (
             ("the forget gate", written(after["forget"][0])),
             ("what it keeps of a cell (4 3 2 1), as shares", written(kept[0])),
             ("∂c_t/∂c_{t−1}, its diagonal", written(gradient[0])),
@@ -240,24 +240,24 @@ CLAIM = Claim(
     "ordinary W_x the state of a tanh network drifts into saturation. Gates help as far as the forget gates are open. "
     "Clipping shortens the step and leaves its direction: it cures nothing that vanishes.",
     expected=(
-        *(Expect(quantity, "at least", WORTH, unit=PER_STEP, part="ReLU") for quantity in RELU.values()),
-        Expect(IDENTITY, "at least", WORTH, unit=PER_STEP, part="identity initialisation"),
+        *(Expect(quantity, "at least", MIN_EFFECT, unit=PER_STEP, part="ReLU") for quantity in RELU.values()),
+        Expect(IDENTITY, "at least", MIN_EFFECT, unit=PER_STEP, part="identity initialisation"),
         Expect(PAIR, "at least", ONE_PER_CENT, unit=PER_STEP, part="identity initialisation"),
-        *(Expect(quantity, "at least", WORTH, unit=PER_STEP, part="gates") for quantity in GATES.values()),
+        *(Expect(quantity, "at least", MIN_EFFECT, unit=PER_STEP, part="gates") for quantity in GATES.values()),
         Expect(CLIPPED, "at least", 0.5, over="share", part="clipping"),
     ),
     control=(
         Expect(HE_SIGMOID, "at most", ONE_PER_CENT, unit=PER_STEP, part="ReLU"),
         Expect(SQUASHED, "at most", ONE_PER_CENT, unit=PER_STEP, part="identity initialisation"),
-        *(Expect(quantity, "at most", -WORTH, unit=PER_STEP, part="gates") for quantity in SHUT.values()),
+        *(Expect(quantity, "at most", -MIN_EFFECT, unit=PER_STEP, part="gates") for quantity in SHUT.values()),
         Expect(UNCLIPPED, "at most", 0.5, over="share", part="clipping"),
         Expect(SLOWER, "at most", 0.5, over="share", part="clipping"),
     ),
     besides=(
         Expect(NOTHING_TO_CURE, "at least", 0.5, over="share"),
         Expect(STOPPED, "at least", ONE_PER_CENT, unit=PER_STEP),
-        Expect(GRU_GATES, "at least", WORTH, unit=PER_STEP),
-        Expect(SATURATED, "at least", WORTH, unit=PER_STEP),
+        Expect(GRU_GATES, "at least", MIN_EFFECT, unit=PER_STEP),
+        Expect(SATURATED, "at least", MIN_EFFECT, unit=PER_STEP),
         Expect(STRONG_TANH, "at least", ONE_PER_CENT, unit=PER_STEP),
         Expect(STRONG_RELU, "at least", ONE_PER_CENT, unit=PER_STEP),
     ),

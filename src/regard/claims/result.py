@@ -14,7 +14,7 @@ from regard.report.figures import Figure, from_json
 
 
 @dataclass(frozen=True)
-class Result:
+class ClaimResult:
     name: str
     number: str
     kinds: tuple[str, ...]
@@ -56,7 +56,7 @@ class Result:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The verdict of each part of a statement that says several things."""
+        """The verdict of each part of a statement with several parts."""
         return parts(self.expected, self.control)
 
     @property
@@ -66,8 +66,8 @@ class Result:
         return next(doubted, self.expected[0])
 
     def as_json(self) -> dict[str, Any]:
-        """`numbers` holds each quantity by name; `control` is the control's verdict. `verdict` is of what was measured,
-        `label` says also whether this was the quick form, and `quick` how that differs."""
+        """`numbers` holds each quantity by name; `control` is the control's verdict. `verdict` judges the
+        measurement, `label` adds whether this was the quick form, and `quick` how that differs."""
         findings = {"expected": self.expected, "control": self.control, "besides": self.besides}
         return {
             "name": self.name,
@@ -97,7 +97,7 @@ class Result:
         }
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Result:
+    def from_json(cls, record: Mapping[str, Any]) -> ClaimResult:
         numbers = record["numbers"]
         same = ("name", "number", "statement", "quote", "where", "conditions", "verdict", "breaks", "quick", "device")
         return cls(
@@ -114,7 +114,7 @@ class Result:
             seeds=tuple(record["seeds"]),
         )
 
-    def again(self) -> Result:
+    def again(self) -> ClaimResult:
         return replace(self, cached=True)
 
     def _repr_html_(self) -> str:
@@ -127,9 +127,9 @@ def verdict_words(verdict: str, quick: str) -> str:
     return f"quick: {verdict} at reduced size" if quick else verdict
 
 
-def result_of(claim: Claim, trial: Trial, evidence: Evidence, *, seconds: float, device: str, code: str) -> Result:
+def result_of(claim: Claim, trial: Trial, evidence: Evidence, *, seconds: float, device: str, code: str) -> ClaimResult:
     judgement = judge(claim, evidence)
-    return Result(
+    return ClaimResult(
         name=claim.name,
         number=claim.number,
         kinds=claim.kinds,

@@ -21,17 +21,15 @@ from threading import Thread
 
 import torch
 
+from regard.base.device import cores, device_name, pick_device
 from regard.base.errors import RegardError
-from regard.base.files import write_text
+from regard.base.writing import write_text
 from regard.claims.all_claims import get_claim, module_of
 from regard.claims.claim import Claim
-from regard.claims.models import kept
-from regard.claims.result import Result, result_of
+from regard.claims.models import claims_cache
+from regard.claims.result import ClaimResult, result_of
 from regard.claims.source_digest import digest
 from regard.report.progress import hushed, progress
-from regard.runs.folder import pick_device
-from regard.runs.new_folder import device_name
-from regard.runs.resolve import cores
 from regard.text.corpus import open_corpus
 
 
@@ -44,14 +42,14 @@ def run_claim(
     first_seed: int | None = None,
     data: str = "",
     **knobs: float,
-) -> Result:
+) -> ClaimResult:
     """One claim, from the cache if it was measured before; other seeds (from `first_seed` on) or `knobs` explore it.
     `data` is the text of a claim that reads one."""
     claim = get_claim(name)
-    claim.trial(quick=quick, device=device, first_seed=first_seed, data=data, **knobs)  # refuses what it does not have
+    claim.trial(quick=quick, device=device, first_seed=first_seed, data=data, **knobs)  # refuses unknown knobs
     path = record_of(claim, quick, device, knobs, first_seed, data)
-    if not again and (found := read_record(path)) is not None:
-        return found
+    if not again and (record := read_record(path)) is not None:
+        return record
     with progress(claim.name) as bar:
         return _measure(claim, path, quick, device, knobs, first_seed, data, step=lambda note: bar.advance(1, note))
 
@@ -63,23 +61,23 @@ def run_claims(
     device: str = "cpu",
     again: bool = False,
     jobs: int | None = None,
-    each: Callable[[Result], object] | None = None,
-) -> list[Result]:
+    each: Callable[[ClaimResult], object] | None = None,
+) -> list[ClaimResult]:
     """All claims, in the given order; `each` is called with every result as it is ready. A claim that fails does not
     stop the others."""
     claims = {claim.name: claim for claim in map(get_claim, names)}
-    results: dict[str, Result] = {}
+    results: dict[str, ClaimResult] = {}
 
-    def note(result: Result) -> None:
+    def note(result: ClaimResult) -> None:
         results[result.name] = result
         if each:
             each(result)
 
     missing = []
     for claim in claims.values():
-        found = None if again else read_record(record_of(claim, quick, device, {}))
-        if found is not None:
-            note(found)
+        record = None if again else read_record(record_of(claim, quick, device, {}))
+        if record is not None:
+            note(record)
         else:
             missing.append(claim)
     with progress("claims", len(claims), len(claims) - len(missing)) as bar:
@@ -88,14 +86,14 @@ def run_claims(
         failed: list[str] = []
         aside = _side_by_side(together, quick, device, jobs or cores())
         for outcome in chain(aside, _side_by_side(alone, quick, device, 1)):
-            if isinstance(outcome, Result):
+            if isinstance(outcome, ClaimResult):
                 note(outcome)
                 bar.advance(1, f"{outcome.sign} {outcome.name}")
             else:
                 failed.append(outcome)
                 bar.advance(1)
     if failed:
-        raise RegardError(f"Not all could be measured: {' '.join(failed)} The others are kept.")
+        raise RegardError(f"Not all could be measured: {' '.join(failed)} The other results are saved.")
     return [results[name] for name in claims]
 
 
@@ -108,12 +106,12 @@ def record_of(
     own: list[object] = [] if first_seed is None else [first_seed]
     own += [open_corpus(data).checksum()] if data else []
     made_of = json.dumps([quick, where, {**claim.knobs, **knobs}, code, torch.__version__, *own], sort_keys=True)
-    return kept() / "results" / f"{claim.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
+    return claims_cache() / "results" / f"{claim.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
 
 
-def read_record(path: Path) -> Result | None:
+def read_record(path: Path) -> ClaimResult | None:
     try:
-        return Result.from_json(json.loads(path.read_text(encoding="utf-8"))).again()
+        return ClaimResult.from_json(json.loads(path.read_text(encoding="utf-8"))).again()
     except (OSError, ValueError, KeyError, TypeError):  # missing, or from another version
         return None
 
@@ -127,7 +125,7 @@ def _measure(
     first_seed: int | None = None,
     data: str = "",
     step: Callable[[str], None] = lambda note: None,
-) -> Result:
+) -> ClaimResult:
     chosen = pick_device(device if claim.on_device else "cpu")
     asked = claim.trial(quick=quick, device=str(chosen), first_seed=first_seed, data=data, **knobs)
     trial = replace(asked, step=step)
@@ -144,7 +142,7 @@ def _measure(
     return result
 
 
-def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) -> Iterator[Result | str]:
+def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) -> Iterator[ClaimResult | str]:
     """The result of each claim, or a sentence on why there is none."""
     jobs = min(jobs, len(claims))
     if jobs <= 1:
@@ -154,7 +152,7 @@ def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) 
     spawn = get_context("spawn")
     with _one_thread_each(), ProcessPoolExecutor(jobs, spawn, _end_with_parent, max_tasks_per_child=1) as pool:
         try:
-            waiting: dict[Future[Result], str] = {
+            waiting: dict[Future[ClaimResult], str] = {
                 pool.submit(_in_a_process, claim.name, quick, device): claim.name for claim in claims
             }
             for future in as_completed(waiting):
@@ -166,7 +164,7 @@ def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) 
             raise
 
 
-def _outcome(measure: Callable[[], Result], name: str) -> Result | str:
+def _outcome(measure: Callable[[], ClaimResult], name: str) -> ClaimResult | str:
     try:
         return measure()
     except RegardError as error:
@@ -187,7 +185,7 @@ def _end_with_parent() -> None:
     Thread(target=follow, daemon=True).start()
 
 
-def _in_a_process(name: str, quick: bool, device: str) -> Result:
+def _in_a_process(name: str, quick: bool, device: str) -> ClaimResult:
     torch.set_num_threads(1)
     claim = get_claim(name)
     return _measure(claim, record_of(claim, quick, device, {}), quick, device, {})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.claims.cheating import cheater
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.layers.attention import additive_mask, written
+from regard.layers.attention import additive_mask, attention_reference
 from regard.layers.cache import visible
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
@@ -62,8 +62,10 @@ def bare(masked: bool) -> float:
     """The same for queries, keys and values alone: all at once, with or without the mask, against step by step."""
     query, keys, values = torch.randn(3, 1, 1, WORDS, WIDTH, dtype=torch.float64)
     mask = additive_mask(visible(torch.arange(WORDS)[None], WORDS), None, query.dtype) if masked else None
-    at_once, _ = written(query, keys, values, mask)
-    steps = [written(query[:, :, [t]], keys[:, :, : t + 1], values[:, :, : t + 1], None)[0] for t in range(WORDS)]
+    at_once, _ = attention_reference(query, keys, values, mask)
+    steps = [
+        attention_reference(query[:, :, [t]], keys[:, :, : t + 1], values[:, :, : t + 1], None)[0] for t in range(WORDS)
+    ]
     return float((at_once - torch.cat(steps, 2)).abs().max())
 
 
@@ -85,10 +87,7 @@ CLAIM = Claim(
     breaks="Without the mask a word sees those after it when all are read at once, and cannot when they are read one "
     "by one. In fp32 the two agree only up to rounding.",
     expected=(Expect(SAME, "at most", 1e-9, over="draws"), Expect(BARE, "at most", 1e-12, over="draws")),
-    control=(
-        Expect(CHEATED, "at least", 0.01, over="draws"),
-        Expect(UNMASKED, "at least", 0.01, over="draws"),
-    ),
+    control=(Expect(CHEATED, "at least", 0.01, over="draws"), Expect(UNMASKED, "at least", 0.01, over="draws")),
     experiment=experiment,
     quick_words="fewer draws",
     seeds=20,

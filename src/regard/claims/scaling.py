@@ -2,7 +2,7 @@
 
 Var(qᵀk) = Σ_i Var(q_i k_i) = d,   Var(qᵀk / √d) = 1        independent components of mean 0 and variance 1
 
-Of scores from N(0, s²) over n keys the softmax has an entropy of about log n − s²/2 while s is small. Vaswani et al.
+The softmax of scores from N(0, s²) over n keys has an entropy of about log n − s²/2 while s is small. Vaswani et al.
 2017 give the reason: where scores are large, its gradient is small.
 """
 
@@ -20,6 +20,7 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.models import trained
 from regard.layers.scores import named_score
 from regard.report.figures import Line, Lines
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.catalogue import load_class
 from regard.systems.model import Model
 
@@ -51,7 +52,7 @@ def experiment(trial: Trial) -> Evidence:
     figure = Lines(
         f"Entropy of the weights over {KEYS} keys", "width d", "entropy (nats)",
         [
-            *(Line(name, [(d, mean(e)) for d, e in found.items()]) for name, found in level.items()),
+            *(Line(name, [(d, mean(e)) for d, e in points.items()]) for name, points in level.items()),
             Line("uniform weights", [(first, math.log(KEYS))], level=True),
         ],
         log_x=True, zero_y=True,
@@ -60,7 +61,7 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def variance(width: int, shift: float = 0.0) -> float:
-    """Of qᵀk, over pairs of independent vectors whose components have this mean and variance 1."""
+    """The variance of qᵀk over pairs of independent vectors whose components have this mean and variance 1."""
     query, key = torch.randn(2, PAIRS, width) + shift
     return float((query * key).sum(-1).var())
 
@@ -72,13 +73,13 @@ def entropy(kind: str, queries: Tensor, keys: Tensor) -> float:
 
 
 def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
-    """Head by head, the scaled scores of a small gpt at its initialisation and after training on pyref."""
+    """Head by head, the scaled scores of a small gpt at its initialization and after training on pyref."""
     trial.step("a trained gpt")
     settings: dict[str, dict[str, Any]] = {
         "training": {"steps": 300, "threads": 1, "device": "cpu"},
         "data": {"tokenizer": "word"},
     }
-    run = trained("gpt", "pyref", seed=1, size="tiny", settings=settings, store=trial.store)
+    run = trained(LanguageRun, "gpt", "pyref", seed=1, size="tiny", settings=settings, store=trial.store)
     tokens = torch.tensor([run.tokenizer.encode(LINES)])
     torch.manual_seed(1)
     fresh = load_class("gpt")(run.model.vocabulary, run.model.settings).eval()
@@ -91,12 +92,12 @@ def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
 
 @torch.no_grad()
 def heads(model: Model, tokens: Tensor) -> list[dict[str, object]]:
-    """Of each head: the variance of qᵀk/√d over the keys a query may see, and the entropy as a share of log n."""
+    """For each head: the variance of qᵀk/√d over the keys a query may see, and the entropy as a share of log n."""
     _, _, parts = model.explain(tokens.to(model.device))
     words = tokens.size(1)
     rows: list[dict[str, object]] = []
-    for layer, found in parts["layers"].items():
-        for head, (scores, weights) in enumerate(zip(*(found["attention"][part][0] for part in ("scores", "weights")))):
+    for layer, block in parts["layers"].items():
+        for head, (scores, weights) in enumerate(zip(*(block["attention"][part][0] for part in ("scores", "weights")))):
             spread = [float(scores[t, : t + 1].var()) for t in range(1, words)]
             share = [float(torch.special.entr(weights[t, : t + 1]).sum()) / math.log(t + 1) for t in range(1, words)]
             rows.append({
@@ -131,15 +132,9 @@ CLAIM = Claim(
     "√d with itself and the weights saturate although they are scaled. A gpt at its initialisation has scores of "
     "variance far below 1, since its projections are small; training then makes of each head what it needs (see the "
     "table).",
-    expected=(
-        Expect(VARIANCE, "at most", 0.05),
-        Expect(LEVEL, "within", 0.0, 0.1, unit="nats"),
-    ),
+    expected=(Expect(VARIANCE, "at most", 0.05), Expect(LEVEL, "within", 0.0, 0.1, unit="nats")),
     control=(Expect(SATURATES, "at most", -1.0, unit="nats"),),
-    besides=(
-        Expect(SHIFTED, "within", 1.5, 0.05),
-        Expect(ITSELF, "at most", 0.1, unit="nats"),
-    ),
+    besides=(Expect(SHIFTED, "within", 1.5, 0.05), Expect(ITSELF, "at most", 0.1, unit="nats")),
     experiment=experiment,
     quick_words="4 draws instead of 10, and no trained model",
     knobs={"width": 1024},

@@ -1,4 +1,4 @@
-"""C8, set-to-set: attention without mask and positions does not know in which order its words stand.
+"""C8, set-to-set: attention without mask and positions does not know the order of its words.
 
     f(ΠX) = Π f(X)   for every permutation Π, at any depth
 
@@ -20,14 +20,14 @@ from regard.layers.position import Index, Learned, OneHot, Rotary, Sine, Sinusoi
 from regard.layers.state import Span
 from regard.report.figures import Intervals, Mark
 
-WIDTH, HEADS, LONGEST = 16, 2, 12
+WIDTH, HEADS, MAX_WORDS = 16, 2, 12
 DEPTHS = (1, 2, 4)
 ENCODINGS: dict[str, Callable[[], nn.Module]] = {
     "index": lambda: Index(1),
-    "one-hot": lambda: OneHot(LONGEST),
+    "one-hot": lambda: OneHot(MAX_WORDS),
     "sine": lambda: Sine(WIDTH),
     "sinusoid": lambda: Sinusoid(WIDTH),
-    "learned": lambda: Learned(WIDTH, LONGEST),
+    "learned": lambda: Learned(WIDTH, MAX_WORDS),
 }
 Map = Callable[[Tensor], Tensor]  # words [n, D] → outputs [n, D]
 
@@ -37,7 +37,7 @@ def experiment(trial: Trial) -> Evidence:
     blind: dict[int, list[float]] = {1: [], 2: []}
     for seed in trial.seeds:
         torch.manual_seed(seed)
-        x = torch.randn(int(torch.randint(4, LONGEST + 1, ())), WIDTH, dtype=torch.float64)
+        x = torch.randn(int(torch.randint(4, MAX_WORDS + 1, ())), WIDTH, dtype=torch.float64)
         order = shuffled(len(x))
         for name, function in maps().items():
             by_name.setdefault(name, []).append(unlike(function(x[order]), function(x)[order]))
@@ -69,7 +69,7 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def shuffled(count: int) -> Tensor:
-    """A random order that is not the one they stand in."""
+    """A random order other than the given one."""
     while True:
         order = torch.randperm(count)
         if not torch.equal(order, torch.arange(count)):
@@ -156,12 +156,12 @@ def worked() -> list[Worked]:
     one_hot = OneHot(4)(torch.arange(3)[None], torch.float64)[0]
     digits = " | ".join(" ".join(f"{digit:.0f}" for digit in place) for place in one_hot)
     places = told_apart(placed(OneHot(5), attend))
-    found = (
+    rows = (
         ("words that differ in the two sentences, no positions", "none", told_apart(attend), "001:145, 186"),
         ("words that differ in the two sentences, one-hot positions", " ".join(first), places, "001:186"),
         ("one-hot places of Jack gave water", "1 0 0 0 | 0 1 0 0 | 0 0 1 0", digits, "001:195"),
     )
-    return [Worked(what, noted, here, noted == here, where) for what, noted, here, where in found]
+    return [Worked(what, noted, here, noted == here, where) for what, noted, here, where in rows]
 
 
 BARE = "f(ΠX) against Πf(X), attention alone, 1, 2 and 4 deep"
@@ -185,10 +185,7 @@ CLAIM = Claim(
     breaks="A causal mask breaks it too, for then it matters who stands before whom. Yet in one causal layer the last "
     "output is still blind to the order of what came before (002:33: order comes later); in two it is not, "
     "because the words in between have already seen different prefixes.",
-    expected=(
-        Expect(BARE, "at most", 1e-10, over="draws"),
-        Expect(BLOCKS, "at most", 1e-10, over="draws"),
-    ),
+    expected=(Expect(BARE, "at most", 1e-10, over="draws"), Expect(BLOCKS, "at most", 1e-10, over="draws")),
     control=(Expect(POSITIONS, "at least", 1e-3, over="draws"),),
     besides=(
         Expect(CAUSAL, "at least", 1e-3, over="draws"),

@@ -28,9 +28,9 @@ def experiment(trial: Trial) -> Evidence:
     gaps = sorted({*GAPS, trial.knob("gap")})
     for seed in trial.seeds:
         torch.manual_seed(seed)
-        found = [softmax_gradient(gap) for gap in gaps]
-        numbers[NEVER] += [size for size, _ in found]
-        numbers[WRITTEN] += [difference for gap, (_, difference) in zip(gaps, found, strict=True) if gap <= MODERATE]
+        sizes = [softmax_gradient(gap) for gap in gaps]
+        numbers[NEVER] += [size for size, _ in sizes]
+        numbers[WRITTEN] += [difference for gap, (_, difference) in zip(gaps, sizes, strict=True) if gap <= MODERATE]
         two = [two_keys(gap) for gap in gaps]
         numbers[CLOSED] += [size / closed_form(gap) - 1 for gap, size in zip(gaps, two, strict=True)]
         large = [math.log(two_keys(gap)) for gap in LARGE]
@@ -65,13 +65,13 @@ def softmax_gradient(gap: float) -> tuple[float, float]:
     side = torch.randn(WIDTH, dtype=torch.float64)
     query = leading(keys, gap).requires_grad_()
     weights = weigh("dot", query, keys)
-    (found,) = torch.autograd.grad(weights @ values @ side, query)
-    asked = values @ side
+    (gradient,) = torch.autograd.grad(weights @ values @ side, query)
+    along = values @ side
     with torch.no_grad():  # as a sum over pairs, α_i α_j (a_i − a_j)(k_i − k_j) / 2, in which nothing cancels
-        pairs = weights[:, None] * weights * (asked[:, None] - asked)
+        pairs = weights[:, None] * weights * (along[:, None] - along)
         written = 0.5 * (pairs[..., None] * (keys[:, None] - keys)).sum((0, 1))
         size = written.abs().max()
-        return float(size), float((found - written).abs().max() / size)
+        return float(size), float((gradient - written).abs().max() / size)
 
 
 def leading(keys: Tensor, gap: float) -> Tensor:
@@ -99,18 +99,18 @@ def closed_form(gap: float) -> float:
 
 
 def boxcar_gradient() -> tuple[float, float]:
-    """Of a boxcar with keys inside and outside: the size of the gradient on query and keys, and on the values."""
+    """For a boxcar with keys inside and outside: the size of the gradient on query and keys, and on the values."""
     keys, values = torch.randn(2, KEYS, WIDTH, dtype=torch.float64)
     query = (keys[0] + 0.1 * torch.randn(WIDTH, dtype=torch.float64)).requires_grad_()
     keys, values = keys.requires_grad_(), values.requires_grad_()
     output = (weigh("boxcar", query, keys) @ values).sum()
     gradients = torch.autograd.grad(output, (query, keys, values), allow_unused=True)
-    on_query, on_keys, on_values = (0.0 if found is None else float(found.norm()) for found in gradients)
+    on_query, on_keys, on_values = (0.0 if gradient is None else float(gradient.norm()) for gradient in gradients)
     return on_query + on_keys, on_values
 
 
 def far_key_gradient() -> float:
-    """Of a triangular kernel: the size of the gradient on a key beyond its reach, while another is near."""
+    """For a triangular kernel: the size of the gradient on a key beyond its reach, while another is near."""
     query = torch.randn(WIDTH, dtype=torch.float64)
     away = torch.nn.functional.normalize(torch.randn(3, WIDTH, dtype=torch.float64), dim=-1)
     keys = (query + torch.tensor([[0.3], [0.6], [1.5]]) * away).requires_grad_()

@@ -28,27 +28,27 @@ def digest(*modules: str) -> str:
 
 
 def files_of(modules: tuple[str, ...]) -> set[Path]:
-    """The source files of these modules and of all they import, with the non-Python files beside them."""
-    found: set[Path] = set()
+    """The source files of these modules and of all they import, with the non-Python files next to them."""
+    files: set[Path] = set()
     waiting = [path for module in modules for path in source(module)]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
+        if path not in files:
+            files.add(path)
             waiting += [more for name in imported(path) for more in source(name)]
-    beside = {file for path in found for file in path.parent.iterdir() if file.is_file() and file.suffix != ".py"}
-    return found | beside
+    beside = {file for path in files for file in path.parent.iterdir() if file.is_file() and file.suffix != ".py"}
+    return files | beside
 
 
 def source(name: str) -> Iterator[Path]:
-    """A module's file, or a package's __init__.py; for a name that ends in a dot (an f-string), all files in it."""
+    """A module's file, or a package's __init__.py; for a name that ends in a dot (an f-string), all files below it."""
     if name.startswith(PRINTING):
         return
     path = HOME.joinpath(*name.rstrip(".").split(".")[1:])
     if path.with_suffix(".py").is_file():
         yield path.with_suffix(".py")
     elif (path / "__init__.py").is_file():
-        yield from path.glob("*.py") if name.endswith(".") else [path / "__init__.py"]
+        yield from path.rglob("*.py") if name.endswith(".") else [path / "__init__.py"]
 
 
 @cache

@@ -15,14 +15,15 @@ import numpy as np
 import torch
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
-from regard.layers.pooling import attention
+from regard.pooling import attention
 from regard.report.figures import Heat
 
 SENTENCE = ("I", "love", "you", "a", "lot")
 
 
 def experiment(trial: Trial) -> Evidence:
-    found: dict[str, list[float]] = {name: [] for name in (SCORES, WEIGHTS, TRIANGLE, TWO, PRODUCT, SAME, TWO_TRIANGLE)}
+    quantities = (SCORES, WEIGHTS, TRIANGLE, TWO, PRODUCT, SAME, TWO_TRIANGLE)
+    measured: dict[str, list[float]] = {name: [] for name in quantities}
     for seed in trial.seeds:
         random = np.random.default_rng(seed)
         words, width = int(random.integers(4, 12)), int(random.integers(2, 9))
@@ -31,16 +32,16 @@ def experiment(trial: Trial) -> Evidence:
         symmetric = random.normal(size=(width, width))
         symmetric = np.linalg.solve(W_q.T, symmetric + symmetric.T)  # W_k with W_qᵀW_k symmetric, unlike W_q
         scores, weights = looked(x, x)
-        found[SCORES].append(asymmetry(scores))
-        found[WEIGHTS].append(asymmetry(weights))
-        found[TRIANGLE].append(around(weights))
+        measured[SCORES].append(asymmetry(scores))
+        measured[WEIGHTS].append(asymmetry(weights))
+        measured[TRIANGLE].append(around(weights))
         scores, weights = looked(x @ W_q.T, x @ W_k.T)
-        found[TWO].append(asymmetry(scores))
-        found[TWO_TRIANGLE].append(around(weights))
-        found[PRODUCT].append(asymmetry(looked(x @ W_q.T, x @ symmetric.T)[0]))
-        found[SAME].append(asymmetry(looked(x @ W_q.T, x @ W_q.T)[0]))
+        measured[TWO].append(asymmetry(scores))
+        measured[TWO_TRIANGLE].append(around(weights))
+        measured[PRODUCT].append(asymmetry(looked(x @ W_q.T, x @ symmetric.T)[0]))
+        measured[SAME].append(asymmetry(looked(x @ W_q.T, x @ W_q.T)[0]))
         trial.step(f"draw {seed}")
-    return Evidence(found, figures=(heat(),))
+    return Evidence(measured, figures=(heat(),))
 
 
 def looked(query: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,10 +70,10 @@ NOTED = [[0.75, 0.25, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 
 
 
 def sentence() -> np.ndarray:
-    """Word vectors whose softmax(XXᵀ) is the notes' table: each block of words on axes of its own, far from the rest.
+    """Word vectors whose softmax(XXᵀ) is the notes' table: each block of words on separate axes, far from the rest.
 
-    Of two words with x_2 = (r, 0) and x_1 = (r, √(log o)), the first has odds o for itself, the second even ones; for a
-    word that looks at itself alone, x_2 is much longer than x_1's share on its axis.
+    For two words with x_2 = (r, 0) and x_1 = (r, √(log o)), the first has odds o for itself, the second even ones; for
+    a word that looks at itself alone, x_2 is much longer than x_1's share on its axis.
     """
     r = 7.0  # words of other blocks weigh e^(−r²) = 5e-22
     x = np.zeros((5, 5))
@@ -124,8 +125,8 @@ def worked() -> list[Worked]:
         for at, (word, words, row) in enumerate(zip(SENTENCE, noted, learned_table()))
     ]
     amo = attention(np.log([1.0, 3.0, 1e-300, 1e-300, 1e-300]), np.eye(5), np.eye(5), "dot").output  # values: the words
-    said = " + ".join(f"{Fraction(w).limit_denominator(8)} {word}" for w, word in zip(amo, SENTENCE) if w > 1e-12)
-    return [Worked("amo", "1/4 I + 3/4 love", said, said == "1/4 I + 3/4 love", "001:143"), *rows]
+    sentence = " + ".join(f"{Fraction(w).limit_denominator(8)} {word}" for w, word in zip(amo, SENTENCE) if w > 1e-12)
+    return [Worked("amo", "1/4 I + 3/4 love", sentence, sentence == "1/4 I + 3/4 love", "001:143"), *rows]
 
 
 def fractions(row: np.ndarray, within: float = 0.01) -> str:

@@ -4,15 +4,15 @@
     growth    of the errors on its own prefix, from the first third of the places to the last
     excess    growth of a decoder − growth of an oracle that follows the rule
 
-Errors must grow where a mistake passes on, whoever writes. Only what goes beyond that is teacher forcing's fault; hence
-the oracle, and a twin that is trained without. Letters are read, of which each is smudged with probability q, and
-written again as capitals or small letters:
+If a mistake affects later symbols, errors must grow for every decoder. Only the excess is due to teacher forcing; hence
+the oracle, and a twin that is trained without it. The input is letters, each smudged with probability q, and the output
+is the same letters as capitals or small letters:
 
     chain    a letter a … h changes from small to capital letters or back, and so it stays until the next
     alone    a letter a … h is a capital, any other small: nothing depends on what was written before
 
 A smudged letter can only be guessed, one of sixteen; in the chain its form is then a toss for all that follows. The
-oracle reads what is legible, guesses the rest and goes on from its own guess: no decoder can do better on average.
+oracle reads the legible letters, guesses the rest and continues from its guess: no decoder can do better on average.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Strings(NamedTuple):
     target: Tensor  # [N, PLACES] letters 0 … 15, capitals 16 … 31
 
 
-class Learned(NamedTuple):
+class DecoderErrors(NamedTuple):
     errors: np.ndarray  # [PLACES] on its own prefix
-    oracle: np.ndarray  # [PLACES] what the rule makes unavoidable in the same strings
+    oracle: np.ndarray  # [PLACES] the unavoidable errors in the same strings
 
     @property
     def excess(self) -> float:
@@ -62,26 +62,28 @@ def growth(errors: np.ndarray) -> float:
 
 def experiment(trial: Trial) -> Evidence:
     q, steps = trial.knob("q"), QUICK_STEPS if trial.quick else STEPS
-    found: dict[str, list[Learned]] = {name: [] for name in (*DECODERS, "oracle", "lost")}
+    learned: dict[str, list[DecoderErrors]] = {name: [] for name in (*DECODERS, "oracle", "lost")}
     for seed in trial.seeds:
         for name, (task, taught) in DECODERS.items():
             random = torch.Generator().manual_seed(1000 + seed)  # for the test: not the strings of the training
             model = learn(task, taught, seed, steps, q)
             test = draw(TESTED, task, q, random)
-            found[name].append(Learned(error_by_place(write(model, test.source), test), unavoidable(test, task)))
+            errors = error_by_place(write(model, test.source), test)
+            learned[name].append(DecoderErrors(errors, unavoidable(test, task)))
             trial.step(f"{name}, seed {seed}")
         test = draw(TESTED, "chain", q, random)
         expected = unavoidable(test, "chain")
         for name in ("oracle", "lost"):
-            found[name].append(Learned(error_by_place(follow(test, random, lost=name == "lost"), test), expected))
-    forced, free, alone = (found[name] for name in DECODERS)
+            errors = error_by_place(follow(test, random, lost=name == "lost"), test)
+            learned[name].append(DecoderErrors(errors, expected))
+    forced, free, alone = (learned[name] for name in DECODERS)
     measured = {
         EXCESS: [one.excess for one in forced],
         OVER_FREE: [one.excess - other.excess for one, other in zip(forced, free)],
         FORCED_LEARNT: [one.early for one in forced],
         FREE_LEARNT: [one.early for one in free],
-        ORACLE: [one.excess for one in found["oracle"]],
-        LOST: [one.excess for one in found["lost"]],
+        ORACLE: [one.excess for one in learned["oracle"]],
+        LOST: [one.excess for one in learned["lost"]],
         ALONE: [one.excess for one in alone],
         GROWTH: [growth(one.errors) for one in forced],
         FREE: [one.excess for one in free],
@@ -90,9 +92,9 @@ def experiment(trial: Trial) -> Evidence:
         {"decoder": name, "errors, first third": float(np.mean([one.errors[: PLACES // 3] for one in given])),
          "errors, last third": float(np.mean([one.errors[-(PLACES // 3) :] for one in given])),
          "excess of growth": float(np.mean([one.excess for one in given]))}
-        for name, given in found.items()
+        for name, given in learned.items()
     )  # fmt: skip
-    return Evidence(measured, (figure(found),), table=table)
+    return Evidence(measured, (figure(learned),), table=table)
 
 
 # -- the task --------------------------------------------------------------------------------------------------------
@@ -119,8 +121,8 @@ def unavoidable(strings: Strings, task: str) -> np.ndarray:
 
 
 def follow(strings: Strings, random: torch.Generator, *, lost: bool = False) -> Tensor:
-    """What the oracle writes in the chain: it guesses what is illegible and goes on from its guess. One that is `lost`
-    writes nothing right any more after its first mistake: the worst that own prefixes can do."""
+    """The oracle's output in the chain: it guesses illegible symbols and continues from its guess. A `lost` one writes
+    nothing right after its first mistake, which is the worst effect of its own prefix."""
     read = strings.source[:, :-1]
     guesses = torch.randint(LETTERS, read.shape, generator=random)
     letters = torch.where(read == SMUDGED, guesses, read)
@@ -165,12 +167,12 @@ def given_truth(model: Bahdanau, strings: Strings) -> Tensor:
 
 
 def given_own(model: Bahdanau, source: Tensor) -> Tensor:
-    """Logits [N, PLACES, V], each after what the model itself finds most probable at the places before."""
+    """Logits [N, PLACES, V], each after the model's own most probable symbols at the places before."""
     state, last, logits = model.begin(source), torch.full((len(source), 1), OPENING), []
     for _ in range(PLACES):
-        found, state = model(last, state)
-        logits.append(found)
-        last = found.argmax(-1)
+        logit, state = model(last, state)
+        logits.append(logit)
+        last = logit.argmax(-1)
     return torch.cat(logits, dim=1)
 
 
@@ -186,13 +188,13 @@ DECODERS = {  # the task, and whether it is trained on true prefixes
 }
 
 
-def figure(found: dict[str, list[Learned]]) -> Lines:
+def figure(learned: dict[str, list[DecoderErrors]]) -> Lines:
     def line(name: str, errors: Sequence[np.ndarray]) -> Line:
         return Line(name, list(enumerate(np.mean(errors, axis=0).tolist(), 1)))
 
     chained = [name for name in DECODERS if not name.endswith("alone")]
-    lines = [line(name, [one.errors for one in found[name]]) for name in chained]
-    lines.append(line("the oracle", [one.oracle for one in found[chained[0]]]))
+    lines = [line(name, [one.errors for one in learned[name]]) for name in chained]
+    lines.append(line("the oracle", [one.oracle for one in learned[chained[0]]]))
     return Lines("Errors by place, in the chain", "place in the output", "share wrong", lines, zero_y=True)
 
 
@@ -205,7 +207,7 @@ LOST = "excess of the growth of errors over the oracle's, an oracle that is lost
 ALONE = "excess of the growth of errors over the oracle's, trained with teacher forcing, alone"
 GROWTH = "growth of errors from the first places to the last, trained with teacher forcing"
 FREE = "excess of the growth of errors over the oracle's, trained on its own prefixes"
-WORTH = 0.05  # one letter in twenty
+MIN_EFFECT = 0.05  # one letter in twenty
 
 CLAIM = Claim(
     name="teacher-forcing",
@@ -225,15 +227,15 @@ CLAIM = Claim(
     breaks="Most of the growth belongs to the task: the errors of an oracle grow as well. A decoder that is half "
     "trained does show an excess, since it is wrong more often than need be. Free running is no cure where a decoder "
     "cannot know that it was wrong.",
-    expected=(Expect(EXCESS, "at least", WORTH), Expect(OVER_FREE, "at least", WORTH)),
+    expected=(Expect(EXCESS, "at least", MIN_EFFECT), Expect(OVER_FREE, "at least", MIN_EFFECT)),
     control=(
-        Expect(ORACLE, "at most", WORTH),
-        Expect(LOST, "at least", WORTH),
-        Expect(FORCED_LEARNT, "at most", 2 * WORTH),
-        Expect(FREE_LEARNT, "at most", 2 * WORTH),
-        Expect(ALONE, "at most", WORTH),
+        Expect(ORACLE, "at most", MIN_EFFECT),
+        Expect(LOST, "at least", MIN_EFFECT),
+        Expect(FORCED_LEARNT, "at most", 2 * MIN_EFFECT),
+        Expect(FREE_LEARNT, "at most", 2 * MIN_EFFECT),
+        Expect(ALONE, "at most", MIN_EFFECT),
     ),
-    besides=(Expect(GROWTH, "at least", 0.1), Expect(FREE, "at most", WORTH)),
+    besides=(Expect(GROWTH, "at least", 0.1), Expect(FREE, "at most", MIN_EFFECT)),
     knobs={"q": Q},
     limits={"q": (0.0, 1.0)},
     experiment=experiment,

@@ -1,4 +1,4 @@
-"""How much a state still depends on the words before it: ‖∂h_T/∂x_s‖ by distance T − s, back through time.
+"""The influence of earlier words on a state: ‖∂h_T/∂x_s‖ by distance T − s, back through time.
 
 ‖∂h_T/∂x_s‖ ≈ a e^{λ (T − s)}        λ, the log-slope: below 0 the gradient vanishes, at 0 it stays, above 0 it explodes
 """
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.layers.cell import Cell, walk
+from regard.layers.cell import Cell, unroll
 from regard.layers.layer import Layer
 from regard.layers.recurrent import LSTM
 from regard.layers.state import Span, State
@@ -41,13 +41,13 @@ def without(way: str, layer: LSTM) -> Read:
         def step(word: Tensor, before: State) -> State:
             return layer.step(word, {**before, way: before[way].detach()})
 
-        return walk(step, inputs, *opening(layer, inputs))[0]
+        return unroll(step, inputs, *opening(layer, inputs))[0]
 
     return read
 
 
 def opening(layer: Layer, inputs: Tensor) -> tuple[State, Span]:
-    """What a layer is given before any word was read."""
+    """A layer's arguments before any word is read."""
     rows = len(inputs)
     state = layer.begin(rows, device=inputs.device, dtype=inputs.dtype)
     return state, Span(torch.zeros(rows, dtype=torch.int64, device=inputs.device))
@@ -57,7 +57,7 @@ def jacobians(read: Read, x: Tensor, width: int) -> Tensor:
     """∂h_T/∂x_s of one text x [T, D], by distance: [T, H, D]. The text is read once for each component of h_T, side by
     side, so that one backward pass is enough."""
     inputs = x.expand(width, -1, -1).clone().requires_grad_()
-    components = read(inputs)[:, -1].diagonal()  # row i is asked about component i alone
+    components = read(inputs)[:, -1].diagonal()  # row i differentiates component i alone
     (gradient,) = torch.autograd.grad(components.sum(), inputs)
     return gradient.flip(1).transpose(0, 1)
 
@@ -78,7 +78,7 @@ def log_slope(sizes: np.ndarray, first: int = 0, last: int | None = None) -> flo
 
 
 def curve(name: str, sizes: np.ndarray, **drawn: Any) -> Line:
-    """For a figure, as a share of what it was at distance 0."""
+    """For a figure, relative to the value at distance 0."""
     return Line(name, [(distance, size / sizes[0]) for distance, size in enumerate(sizes)], **drawn)
 
 

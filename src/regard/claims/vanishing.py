@@ -1,4 +1,4 @@
-"""C1, vanishing: the further back a word lies, the less the error can change how it was read.
+"""C1, vanishing: the further back a word is, the less the error can change how it was read.
 
 tanh network    ∂h_T/∂h_s = Π_{s<t≤T} diag(1 − h_t²) W_h                     a product of matrices, each a shrinking one
 LSTM, its cell  ∂c_T/∂c_s = Π_{s<t≤T} diag(f_t)                              a product of gates, and no matrix
@@ -26,7 +26,7 @@ from regard.claims.through_time import (
     reading,
     without,
 )  # fmt: skip
-from regard.layers.cell import walk
+from regard.layers.cell import unroll
 from regard.layers.recurrent import LSTM, Elman, set_forget_bias
 from regard.layers.state import State
 from regard.report.figures import Line, Lines
@@ -61,13 +61,13 @@ def experiment(trial: Trial) -> Evidence:
         numbers[CLOSED] += [log_slope(gates_alone(value)) - log_sigmoid(value) for value in {*BIASES, bias}]
         numbers[SHARE].append(float(norms(cell)[-1] / norms(whole)[-1]))
         trial.step(f"draw {seed}")
-    slopes = {name: [log_slope(sizes, FIRST) for sizes in found] for name, found in runs.items()}
+    slopes = {name: [log_slope(sizes, FIRST) for sizes in seeds] for name, seeds in runs.items()}
     numbers |= {TANH: slopes["tanh network"], OPEN: slopes["LSTM, b = 5"], GATED: slopes[f"LSTM, b = {bias:g}"]}
     numbers[HALVES] = [bend(sizes) for sizes in runs["tanh network"]]
     numbers |= {CELL: slopes["its cell path"], HIDDEN: slopes["its path through h alone"]}
     by_distance = Lines(
         "What is left of the gradient", "distance T − s (steps)", "‖∂h_T/∂x_s‖, as a share of distance 0",
-        [mean_curve(name, found) for name, found in runs.items()], log_y=True,
+        [mean_curve(name, seeds) for name, seeds in runs.items()], log_y=True,
     )  # fmt: skip
     return Evidence(numbers, (by_distance, by_bias()), remarks(slopes, bias))
 
@@ -87,19 +87,20 @@ def cell_against_gates(layer: LSTM, words: Tensor, cut: bool) -> float:
         return {**after, "cell": after["cell"] + next(moments)}
 
     inputs = words[None]
-    _, end, parts = walk(step, inputs, *opening(layer, inputs))
-    (found,) = torch.autograd.grad(
+    _, end, parts = unroll(step, inputs, *opening(layer, inputs))
+    (gradient,) = torch.autograd.grad(
         end["cell"].sum(), nudges
-    )  # [T, H]: along the cell it is diagonal, so a sum tells all
+    )  # [T, H]: along the cell the Jacobian is diagonal, so a sum is enough
     after_s = parts["forget"][0].detach().roll(-1, 0)
     after_s[-1] = 1.0  # ∂c_T/∂c_T
     product = after_s.flip(0).cumprod(0).flip(0)  # Π_{t>s} f_t
-    return float((found / product - 1).abs().max())
+    return float((gradient / product - 1).abs().max())
 
 
 def gates_alone(bias: float, steps: int = STEPS, width: int = 8) -> np.ndarray:
-    """What an LSTM passes back whose gates do not hear h and whose forget gate reads its bias alone, on a text that
-    repeats one word, too faint to saturate the cell; from distance 1 on, since at 0 the output gate hears x_T too."""
+    """The gradient through an LSTM whose gates ignore h and whose forget gate depends only on its bias, on a text that
+    repeats one word, too faint to saturate the cell; from distance 1 on, since at 0 the output gate also depends on
+    x_T."""
     layer = LSTM(width, width, forget_bias=bias).double()
     with torch.no_grad():
         for name in ("weight_hh", "bias_ih", "bias_hh"):

@@ -1,6 +1,6 @@
 """From numbers to a verdict, by one rule for all claims.
 
-A finding *holds* when its whole interval lies where it was expected, *fails* when its whole interval lies elsewhere,
+A finding *holds* when its whole interval is where it was expected, *fails* when its whole interval is elsewhere,
 and is *inconclusive* otherwise. A claim holds when all it says holds. If its control does not come out the other way,
 it is inconclusive whatever else was measured: an experiment that cannot fail shows nothing.
 """
@@ -84,7 +84,7 @@ def decide(expected: Sequence[Finding], control: Sequence[Finding]) -> str:
 
 
 def parts(expected: Sequence[Finding], control: Sequence[Finding]) -> dict[str, str]:
-    """The verdict of each part of the statement, by the same rule; none where it has no parts."""
+    """The verdict of each part of the statement, by the same rule; empty if it has no parts."""
     names = dict.fromkeys(finding.expect.part for finding in expected if finding.expect.part)
     return {
         name: decide(

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.device import pick_device
 from regard.claims.chains import longest_chain
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import opening
@@ -30,7 +31,6 @@ from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
 from regard.report.figures import Line, Lines
-from regard.runs.folder import pick_device
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
@@ -44,9 +44,9 @@ TIMED: dict[str, dict[str, Any]] = {  # by system, what makes them alike: two la
     "lstm": {"layers": 2, "width": 128, "dropout": 0.0},
     "gpt": {"layers": 2, "width": 128, "heads": 4, "position": "sinusoid", "dropout": 0.0},
 }
-REPETITIONS, ENOUGH = 5, 6.0  # of the clock; a text whose times sum to so many seconds is not measured again
+REPETITIONS, ENOUGH = 5, 6.0  # seconds; a text whose runs sum to this much is not measured again
 LABELS = {"train": "training", "write": "generating"}
-LONGEST = {  # words while training and while generating
+MAX_WORDS = {  # words while training and while generating
     ("cpu", True): (512, 256), ("cpu", False): (4096, 1024), ("cuda", True): (1024, 512), ("cuda", False): (8192, 8192),
 }  # fmt: skip
 
@@ -56,7 +56,7 @@ def experiment(trial: Trial) -> Evidence:
     stacks = layers()
     chains = {name: [longest_chain(reads(layer, words)) for words in COUNTED] for name, layer in stacks.items()}
     chains["gpt, 1 layer, writing"] = [longest_chain(writes(stacks["gpt, 1 layer"], words)) for words in COUNTED]
-    gained = {name: growth(found) for name, found in chains.items()}
+    gained = {name: growth(steps) for name, steps in chains.items()}
     doubled = [float(more) for more in np.diff(chains["mingru"])]
     deeper = [
         chains[f"gpt, {n + 1} layers"][-1] - chains[f"gpt, {n} layer{'s' if n > 1 else ''}"][-1] for n in (1, 2, 3)
@@ -77,11 +77,11 @@ def experiment(trial: Trial) -> Evidence:
     timed, clock = timing(trial)
     counted = Lines(
         "The longest chain of dependent operations", "words T", "operations one after the other",
-        [Line(name, list(zip(COUNTED, found, strict=True))) for name, found in chains.items()], log_x=True, log_y=True,
+        [Line(name, list(zip(COUNTED, steps, strict=True))) for name, steps in chains.items()], log_x=True, log_y=True,
     )  # fmt: skip
     rows = tuple(
-        {"longest chain, or seconds": f"{name}, operations", **dict(zip(map(str, COUNTED), found))}
-        for name, found in chains.items()
+        {"longest chain, or seconds": f"{name}, operations", **dict(zip(map(str, COUNTED), steps))}
+        for name, steps in chains.items()
     )
     return Evidence(numbers | exponents(timed), (counted, clock), remarks(timed), (*rows, *times(timed)))
 
@@ -106,7 +106,7 @@ def reads(stack: Layer | Sequence[Layer], words: int) -> Tensor:
 
 
 def writes(stack: Layer | Sequence[Layer], words: int) -> Tensor:
-    """The last output of a model that reads what it wrote: each output is the next input."""
+    """The last output of a model that reads its own outputs: each output is the next input."""
     x = torch.randn(1, 1, WIDTH, requires_grad=True)
     steps = [stack] if isinstance(stack, Layer) else list(stack)
     states: list[State] = [opening(layer, x)[0] for layer in steps]
@@ -117,9 +117,9 @@ def writes(stack: Layer | Sequence[Layer], words: int) -> Tensor:
     return x
 
 
-def growth(found: Sequence[int]) -> list[float]:
+def growth(steps: Sequence[int]) -> list[float]:
     """Operations that each further word adds, from each length to the next."""
-    ends = zip(COUNTED, COUNTED[1:], found, found[1:])
+    ends = zip(COUNTED, COUNTED[1:], steps, steps[1:])
     return [(after - before) / (more - fewer) for fewer, more, before, after in ends]
 
 
@@ -131,7 +131,7 @@ Times = dict[tuple[str, str], dict[int, list[float]]]  # by system and task, by 
 def timing(trial: Trial) -> tuple[Times, Lines]:
     device = pick_device(trial.device)
     timed: Times = defaultdict(lambda: defaultdict(list))
-    training, generating = LONGEST[device.type, trial.quick]
+    training, generating = MAX_WORDS[device.type, trial.quick]
     models = {name: make(name, device) for name in TIMED}
     for task, longest in ((train, training), (write, generating)):
         lengths = [2**power for power in range(5, 20) if 2**power <= longest]
@@ -144,7 +144,7 @@ def timing(trial: Trial) -> tuple[Times, Lines]:
                         spent[length].append(measure(task, model, length))
                 trial.step(f"{name}, {LABELS[task.__name__]}, repetition {repetition}")
     lines = [
-        Line(f"{name}, {LABELS[task]}", [(length, float(np.median(found))) for length, found in by_length.items()])
+        Line(f"{name}, {LABELS[task]}", [(length, float(np.median(seconds))) for length, seconds in by_length.items()])
         for (name, task), by_length in timed.items()
     ]
     return timed, Lines("Seconds for one text", "words T", "seconds (median)", lines, log_x=True, log_y=True)
@@ -157,7 +157,7 @@ def make(system: str, device: torch.device) -> Model:
 
 
 def measure(task: Callable[[Model, int], None], model: Model, length: int) -> float:
-    """Seconds; of what is short, the least of a few times, since others can only add to it."""
+    """Seconds; for short runs the minimum of a few, since other load can only add time."""
     spent: list[float] = []
     while sum(spent) < 0.05 and len(spent) < 5:
         began = now(model.device)
@@ -190,7 +190,7 @@ def write(model: Model, length: int) -> None:
 def exponents(timed: Times) -> dict[str, list[float]]:
     """p of time ~ T^p over the longer half of the lengths, for each repetition that timed at least three of them: no
     time is used twice."""
-    found: dict[str, list[float]] = {}
+    slopes: dict[str, list[float]] = {}
     for key, quantity in QUANTITIES.items():
         lengths = list(timed[key])
         longer = lengths[min(len(lengths) // 2, max(len(lengths) - 3, 0)) :]
@@ -199,8 +199,8 @@ def exponents(timed: Times) -> dict[str, list[float]]:
             for turn in range(REPETITIONS)
         ]
         enough = [points for points in repetitions if len(points) >= min(3, len(longer))]
-        found[quantity] = [slope(points) for points in enough]
-    return found
+        slopes[quantity] = [slope(points) for points in enough]
+    return slopes
 
 
 def slope(points: Sequence[tuple[int, float]]) -> float:
@@ -219,7 +219,7 @@ def times(timed: Times) -> tuple[dict[str, object], ...]:
 
 
 def remarks(timed: Times) -> tuple[str, ...]:
-    """Where attention is the slower of the two, and by how much the longest text sets them apart."""
+    """The lengths at which attention is the slower of the two, and the ratio at the longest text."""
     said = []
     for task, words in LABELS.items():
         recurrent, attention = timed["lstm", task], timed["gpt", task]

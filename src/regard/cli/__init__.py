@@ -1,7 +1,7 @@
 """The command line: `regard VERB TARGET [--section.key value]`.
 
 stdout is data, stderr is log. Exit codes: 2 for a user's mistake, with one sentence; 130 after Ctrl-C; 143 after
-SIGTERM; 141 if the reader of the output has left. Each verb is a function in a module of its group. Everything heavy is
+SIGTERM; 141 if the reader of the output has left. Each verb is a module of its name. Everything heavy is
 imported inside the verb that needs it, so that `regard --help` and `regard systems` answer at once; this module imports
 nothing heavy, so that Ctrl-C is understood from the first moment.
 """
@@ -16,9 +16,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-MEMORY = "There is not enough memory for this: make the model, the window or training.batch_tokens smaller."
+MEMORY = "Out of memory: use a smaller model, a smaller window or a smaller training.batch_tokens."
 NEEDED = {"numpy": 100 << 20, "torch": 500 << 20}  # bytes of address space
-CLOSED = "The output is closed, so the result would be lost: send it to a file, or to /dev/null."
+CLOSED = "The output is closed, so the result would be lost: redirect it to a file or to /dev/null."
 
 
 def main(words: list[str] | None = None) -> None:
@@ -111,7 +111,7 @@ class _Room:
                 from regard.base.errors import RegardError
 
                 raise RegardError(
-                    f"This process may use {limit >> 20} MiB of memory (ulimit -v), too little to load {name}: "
+                    f"This process may use only {limit >> 20} MiB of memory (ulimit -v), too little to load {name}: "
                     "raise the limit."
                 )
 

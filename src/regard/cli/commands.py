@@ -7,32 +7,37 @@ import os
 import re
 import shlex
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
 from regard import __version__
 from regard.base.errors import RegardError
-from regard.base.settings import meant
-from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, ours
+from regard.base.settings import did_you_mean
+from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, from_synonym
 from regard.cli import MEMORY
+from regard.cli.help import DOCUMENTATION, ENVIRONMENT, HelpFormatter
+from regard.cli.options import ARGUMENTS, OPTIONS, with_default
 
-GROUPS: dict[str, dict[str, str]] = {  # each verb, and where in regard.cli it is: imported when it is asked for
-    "Start": {"demo": "comparing:demo", "systems": "listing:systems", "data": "datasets:data_app"},
+# Each verb, where it is in regard.cli (imported when it is used), and its arguments; an App declares its own.
+GROUPS: dict[str, dict[str, str]] = {
+    "Start": {
+        "demo": "demo:demo", "lab": "lab:lab [FOLDER]", "data": "data:data_app", "systems": "systems:systems",
+    },
     "Train": {
-        "train": "training:train", "resume": "training:resume", "compare": "comparing:compare",
-        "runs": "keeping:runs_app",
+        "train": "train:train [SYSTEM|RECIPE]", "resume": "resume:resume RUN", "evaluate": "evaluate:evaluate RUN",
+        "compare": "compare:compare [SYSTEM...]", "runs": "runs:runs_app",
     },
     "Use": {
-        "generate": "writing:generate", "chat": "chatting:chat", "translate": "writing:translate",
-        "classify": "writing:classify", "score": "evaluating:score",
+        "generate": "generate:generate RUN", "translate": "translate:translate RUN",
+        "classify": "classify:classify RUN", "score": "score:score RUN", "chat": "chat:chat RUN",
+        "serve": "serve:serve RUN...",
     },
-    "Serve": {"serve": "serving:serve"},
-    "Look inside": {
-        "lab": "workbench:lab", "inspect": "inspecting:inspect", "claims": "claiming:claims", "laws": "listing:laws",
+    "Understand": {
+        "inspect": "inspect:inspect RUN [TEXT]", "lecture": "lecture:lecture [LECTURE[:LINE]]",
+        "exercise": "exercise:exercise_app", "claims": "claims:claims [CLAIM...]",
     },
-    "Learn": {"lecture": "lecturing:lecture", "exercise": "practising:exercise_app"},
-    "Exchange": {"export": "exchanging:export_run", "import": "exchanging:import_run"},
-    "Measure": {"evaluate": "evaluating:evaluate", "bench": "benching:bench", "doctor": "doctor:doctor"},
+    "Exchange": {"export": "export:export_run RUN OUT --to FORMAT", "import": "import_:import_run FILE"},
+    "Maintain": {"doctor": "doctor:doctor", "bench": "bench:bench [BENCHMARK...]", "laws": "laws:laws SYSTEM"},
 }  # fmt: skip
 # As PyTorch, CUDA and the loader of shared libraries say it:
 NO_MEMORY = "out of memory|can't allocate|allocate memory|failed to map segment|bad_alloc"
@@ -40,17 +45,27 @@ VERBS = [name for verbs in GROUPS.values() for name in verbs]
 
 app = App(
     name="regard",
-    help="Every sequence model from the n-gram to GPT: train it on your own text, compare it, see inside it, ship it.\n"
-    "\n`regard VERB --help` says more about each.",
+    help="Train, compare, inspect and serve sequence models, from n-grams to GPT and Llama, on your own text.\n"
+    "\n`regard VERB --help` shows the options of a verb and examples.",
+    usage="regard VERB [ARGUMENTS] [OPTIONS]",
     version=__version__,
-    suppress_keyboard_interrupt=False,  # `main` says so
+    suppress_keyboard_interrupt=False,  # `main` reports it
+    default_parameter=Parameter(show_default=with_default, negative=()),
+    group_arguments=ARGUMENTS,
+    group_parameters=OPTIONS,
     group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
+    help_format="plaintext",
+    help_formatter=HelpFormatter(),
+    help_epilogue=ENVIRONMENT + DOCUMENTATION,
 )
-app.command("regard.cli.completing:install_completion", name="--install-completion")
+app.command("regard.cli.completion:install_completion", name="--install-completion", help_epilogue=DOCUMENTATION)
 for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):
-        app.command(f"regard.cli.{verb}", name=name, group=group, sort_key=order)
+        verb, _, arguments = verb.partition(" ")
+        usage = " ".join(filter(None, ["regard", name, arguments, "[OPTIONS]"]))
+        own = {} if verb.endswith("_app") else {"usage": usage, "help_epilogue": DOCUMENTATION}
+        app.command(f"regard.cli.{verb}", name=name, group=group, sort_key=order, **own)
 
 
 def run(words: list[str]) -> None:
@@ -71,7 +86,7 @@ def run(words: list[str]) -> None:
     except UnusedCliTokensError as error:
         verb = " ".join(["regard", *(error.command_chain or ())])
         unexpected = (error.unused_tokens or [""])[0]
-        raise RegardError(f"Did not expect {unexpected!r}: {_instead(verb, unexpected, words)}") from None
+        raise RegardError(f"Unexpected argument {unexpected!r}: {_instead(verb, unexpected, words)}") from None
     except UnknownOptionError as error:
         keyword = (error.token.keyword or error.token.value).partition("=")[0]
         if not keyword.startswith("--"):
@@ -89,29 +104,29 @@ def _missing(error: MissingArgumentError) -> str:
     if error.keyword or error.argument.index is None:
         option = error.keyword or error.argument.name
         return f"{verb} {option} needs a value, written `{option}=…` if it begins with -."
-    return f"{verb} needs {error.argument.name.strip('-').upper()}: `{verb} --help` says what it takes."
+    return f"{verb} needs {error.argument.name.strip('-').upper()}; see `{verb} --help`."
 
 
 def _no_verb(option: str) -> str:
     """An option without a verb: whose it may be, by the name that Regard has for it."""
-    found = ours(option, SETTINGS, SETTINGS) or (option[2:] if option[2:] in SETTINGS else None)
+    found = from_synonym(option, SETTINGS, SETTINGS) or (option[2:] if option[2:] in SETTINGS else None)
     if found:
         return f"{option} without a verb: did you mean `regard train SYSTEM --{found}`?"
-    return f"{option} without a verb: the verb comes first, as in `regard train lstm --data my.txt`."
+    return f"{option} without a verb: put the verb first, as in `regard train lstm --data my.txt`."
 
 
 def _instead(verb: str, text: str, words: list[str]) -> str:
     """What a user who gave a text to a verb on the command line may have meant."""
     run = shlex.quote(words[1]) if len(words) > 1 and words[1] != text else "RUN"
     if _is_run(text) and not (len(words) > 1 and _is_run(words[1])):
-        return f"the run comes first, as in `{verb} {shlex.quote(text)}`."
+        return f"put the run first, as in `{verb} {shlex.quote(text)}`."
     if verb in ("regard translate", "regard classify", "regard score"):
         if os.path.isfile(text):
-            return f"a file comes through a pipe, as in `{verb} {run} < {shlex.quote(text)}`."
-        return f"text comes through a pipe, as in `echo {shlex.quote(text)} | {verb} {run}`."
+            return f"redirect a file to the input, as in `{verb} {run} < {shlex.quote(text)}`."
+        return f"pipe the text in, as in `echo {shlex.quote(text)} | {verb} {run}`."
     if verb == "regard generate":
-        return f"the text to continue is given as in `{verb} {run} --prompt {shlex.quote(text)}`."
-    return f"`{verb} --help` says what it takes."
+        return f"give the text to continue as in `{verb} {run} --prompt {shlex.quote(text)}`."
+    return f"see `{verb} --help`."
 
 
 def _is_run(word: str) -> bool:
@@ -120,15 +135,15 @@ def _is_run(word: str) -> bool:
 
 def _command(word: str, before: list[str]) -> str:
     if before:  # of `regard data`
-        return f": `regard {' '.join(before)} --help` says what there is."
-    found = ours(word, COMMANDS, COMMANDS)
-    return f": did you mean `regard {found}`?" if found else meant(word, VERBS)
+        return f"; see `regard {' '.join(before)} --help`."
+    found = from_synonym(word, COMMANDS, COMMANDS)
+    return f": did you mean `regard {found}`?" if found else did_you_mean(word, VERBS)
 
 
 def _option(keyword: str, options: list[str], verb: str) -> str:
     if keyword.strip("-") in RUN_FIRST.split():
-        return f": what it works on comes first, as in `{verb} runs/mine`."
-    return meant(keyword, [name for name in options if name.startswith("--")])
+        return f": give it as the first argument, as in `{verb} runs/mine`."
+    return did_you_mean(keyword, [name for name in options if name.startswith("--")])
 
 
 def sentence(error: Exception) -> str:
@@ -137,7 +152,7 @@ def sentence(error: Exception) -> str:
         return " ".join(str(error).split())
     if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error), re.IGNORECASE):
         return MEMORY
-    from regard.systems.code import crash
+    from regard.systems.own.code import crash
 
     if line := crash(error):  # in the user's own layer, whose author wants the line and not our stack
         return f"your own code crashed: {line}"
@@ -145,12 +160,12 @@ def sentence(error: Exception) -> str:
         if error.filename:
             return f"{error.filename}: {error.strerror}."
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO):  # files are named by those who write
-            return f"The output could not be written ({error.strerror}), so results are lost: send it elsewhere."
+            return f"Could not write the output ({error.strerror}), so results are lost: write it somewhere else."
         return f"{error.strerror or error}."
     if isinstance(error, OverflowError) or "Overflow when unpacking long" in str(error):
-        return "A number here is too large: give a smaller one."
+        return "A number is too large: use a smaller one."
     if isinstance(error, ValueError) and "embedded null" in str(error):
-        return "A name here holds a NUL character, and so names no file: write it without."
+        return "A name contains a NUL character and is not a valid file name."
     if isinstance(error, UnicodeEncodeError):
-        return "A name or text here is not valid Unicode; rename the file or convert the text."
+        return "A name or text is not valid Unicode: rename the file or convert the text."
     raise error

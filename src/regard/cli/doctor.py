@@ -1,4 +1,4 @@
-"""What this machine has and what runs on it: `doctor`."""
+"""`doctor`: report on this machine, and clean the cache."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
+from cyclopts import Parameter
+
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, of_bytes
-from regard.base.settings import at_least, one_of
-from regard.cli.options import Flag
+from regard.base.numbers import format_bytes, pluralize
+from regard.base.settings import check_choice, check_range
+from regard.cli.completion import choices
+from regard.cli.options import Device, Json
 from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
@@ -30,6 +33,7 @@ PARTS = {  # of the cache folder
     "claims": "models and results of `regard claims`; made again when they are needed",
     "own-code.txt": "which code of your own may run; without it you name that code again",
 }
+CLEARED = tuple(name for name in PARTS if "." not in name)
 PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split")  # of the tokens
 PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
     ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
@@ -57,38 +61,37 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
 
 def doctor(
     *,
-    device: str = "auto",
-    prune: int | None = None,
-    clear: str = "",
-    yes: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    device: Annotated[Device, Parameter(help="list the faster code for this device")] = "auto",
+    prune: Annotated[int | None, Parameter(metavar="DAYS")] = None,
+    clear: Annotated[str, Parameter(metavar="PART", completer=choices(*CLEARED))] = "",
+    yes: bool = False,
+    json: Json = False,
 ) -> None:
-    """Look at this machine: versions, memory, GPUs, the cache, optional packages, and which faster code runs here.
+    """Report on this machine: versions, memory, GPUs, the cache, optional packages, and the faster code that runs here.
+
+        regard doctor
+        regard doctor --prune 30
+        regard doctor --clear claims
 
     Parameters
     ----------
-    device
-        list the faster code for this device: cpu, cuda, …; auto = a GPU if there is one
     prune
-        first delete from the cache the tokens and vocabularies of texts that are older than this many days; they are
-        made again when they are needed
+        first delete cached tokens and vocabularies older than this; Regard makes them again when it needs them
     clear
-        first delete what Regard wrote into this part of the cache, after asking: tokens, data, phrasebook, lists,
-        back-translation, ctranslate2 or claims
+        first delete one part of the cache, after asking: tokens, data, phrasebook, kernels, lists, back-translation,
+        ctranslate2 or claims
     yes
-        with --clear: delete without asking
-    json
-        print one object
+        with --clear: do not ask
     """
     from regard.base.cache import cache_folder
     from regard.report.progress import say
     from regard.report.table import print_json
 
     if prune is not None:
-        at_least("--prune", prune, 0)
+        check_range("--prune", prune, 0)
         say(_prune(cache_folder() / "tokens", prune))
     if clear:
-        one_of("--clear", clear, [name for name in PARTS if "." not in name])
+        check_choice("--clear", clear, CLEARED)
         say(_clear(cache_folder() / clear, yes))
     facts = {
         "machine": _machine(),
@@ -117,15 +120,14 @@ def _machine() -> dict[str, Any]:
     try:
         import torch
 
-        from regard.runs.resolve import cores
-        from regard.training.out_of_memory import memory_of
+        from regard.base.device import cores, device_memory
     except (ImportError, OSError) as error:  # what a doctor is called for
         return facts | {"torch": f"cannot be loaded: {error}"}
     facts |= {
         "torch": torch.__version__,
         "cores": cores(),
         "threads": torch.get_num_threads(),
-        "memory_bytes": memory_of(torch.device("cpu")),
+        "memory_bytes": device_memory(torch.device("cpu")),
         "gpus": [],
     }
     for number in range(torch.cuda.device_count()):
@@ -153,7 +155,7 @@ def _size(file: Path) -> int:
 def _own_names(part: str) -> re.Pattern[str]:
     """The paths of the files that Regard writes into a part of the cache; $REGARD_CACHE may hold other files, too."""
     from regard.corpora.downloads import CATALOGUE
-    from regard.runs.run_removal import OWN_FILES, OWN_FOLDERS
+    from regard.runs.store.remove import OWN_FILES, OWN_FOLDERS
 
     fetched = [rf"\.{name}\.lock" for name in map(re.escape, CATALOGUE)]
     for name, download in CATALOGUE.items():
@@ -184,7 +186,7 @@ def _own_names(part: str) -> re.Pattern[str]:
 
 def _own_and_other(folder: Path) -> tuple[list[Path], list[Path]]:
     """Files of a part of the cache: Regard's, and all others with every link, which is not followed."""
-    from regard.base.files import is_partial
+    from regard.base.writing import is_partial
 
     names = _own_names(folder.name)
     own: list[Path] = []
@@ -204,7 +206,7 @@ def _left(other: list[Path]) -> str:
     if not other:
         return ""
     named = ", ".join(map(str, other[:5])) + (", …" if len(other) > 5 else "")
-    return f" Left what Regard did not write: {named}."
+    return f" Kept files that Regard did not write: {named}."
 
 
 def _prune(folder: Path, days: int) -> str:
@@ -220,7 +222,9 @@ def _prune(folder: Path, days: int) -> str:
             if tokens.suffix == ".npy":
                 tokens.with_suffix(".json").unlink(missing_ok=True)
             texts, size = texts + (tokens.suffix in (".npy", ".pairs")), size + bytes_here
-    said = f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {of_bytes(size)}."
+    said = (
+        f"Deleted the tokens of {pluralize(texts, 'text')} older than {pluralize(days, 'day')}, {format_bytes(size)}."
+    )
     return said + _left(other)
 
 
@@ -229,9 +233,9 @@ def _clear(folder: Path, yes: bool) -> str:
     if not os.path.lexists(folder):
         return f"There is no {folder}: nothing to delete."
     if folder.is_symlink():
-        raise RegardError(f"{folder} is a link: delete what it leads to yourself, if you want to.")
+        raise RegardError(f"{folder} is a symbolic link: delete its target yourself if you want to.")
     own, other = _own_and_other(folder)
-    size = f"{counted(len(own), 'file')}, {of_bytes(sum(map(_size, own)))}"
+    size = f"{pluralize(len(own), 'file')}, {format_bytes(sum(map(_size, own)))}"
     if not agreed(f"Delete {folder} ({size}: {PARTS[folder.name]})?", yes):
         return "Nothing was deleted."
     for file in own:
@@ -255,7 +259,7 @@ def _packages() -> Iterator[dict[str, Any]]:
 
 
 def _faster_code(device: str) -> dict[str, Any]:
-    from regard.runs.folder import pick_device
+    from regard.base.device import pick_device
     from regard.runs.speed import on_this_machine
 
     where = pick_device(device)
@@ -272,22 +276,22 @@ def _print(facts: dict[str, Any]) -> None:
     machine = dict(facts["machine"])
     gpus = machine.pop("gpus", [])
     if "memory_bytes" in machine:
-        machine["memory"] = of_bytes(machine.pop("memory_bytes"))
+        machine["memory"] = format_bytes(machine.pop("memory_bytes"))
         machine["threads"] = f"{machine['threads']} ({_threads_from()})"
         machine["gpu"] = "none that PyTorch can use" if not gpus else ""
     for number, gpu in enumerate(gpus):
-        memory = f"{of_bytes(gpu['memory_bytes'])}, {of_bytes(gpu['free_bytes'])} of it free"
+        memory = f"{format_bytes(gpu['memory_bytes'])}, {format_bytes(gpu['free_bytes'])} of it free"
         machine["gpu" if len(gpus) == 1 else f"gpu {number}"] = f"{gpu['name']} ({gpu['capability']}): {memory}"
     print_facts({name: value for name, value in machine.items() if value != ""}, False)
 
     cache = facts["cache"]
     print()
-    rows = [part | {"bytes": of_bytes(part["bytes"])} for part in cache["parts"]]
+    rows = [part | {"bytes": format_bytes(part["bytes"])} for part in cache["parts"]]
     if rows:
         print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
     print_prose(
-        f"The cache is {cache['folder']} ($REGARD_CACHE names another). `regard doctor --prune 30` deletes tokens "
-        "and vocabularies older than 30 days, `regard doctor --clear claims` a whole part, after asking."
+        f"The cache is {cache['folder']}; set REGARD_CACHE to use another folder. `regard doctor --prune 30` deletes "
+        "tokens and vocabularies older than 30 days; `regard doctor --clear claims` deletes a whole part, after asking."
     )
 
     print()
@@ -298,12 +302,12 @@ def _print(facts: dict[str, Any]) -> None:
         return
     print()
     if not facts["faster_code"]:
-        print_prose("There is no faster code (regard.fast) here: everything runs as written.")
+        print_prose("The package regard.fast is missing: everything runs as the reference implementation.")
         return
     rows = [{**row, "runs": "yes" if row["runs"] else "no"} for row in facts["faster_code"]]
     headings = {"name": f"faster code on {facts['device']}", "runs": "runs", "instead_of": "instead of"}
     print_table(rows, headings | {"why_not": "why not"})
-    print_prose("What does not run here is computed as written.")
+    print_prose("For all others, the reference implementation runs.")
 
 
 def _threads_from() -> str:

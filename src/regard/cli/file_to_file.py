@@ -10,19 +10,22 @@ import json
 import os
 import time
 from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import claiming, give_name, open_own_file, reading, replacing, sweep, write_text
-from regard.base.numbers import counted
+from regard.base.locks import exclusive_name
+from regard.base.numbers import pluralize
+from regard.base.reading import reading
+from regard.base.writing import atomic_write, open_own_file, remove_partial_files, rename_new, write_text
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
-from regard.text.lines import bounded_lines
-from regard.text.sources import content_digest
-from regard.text.subtitles import Subtitles
+from regard.text.readers.lines import bounded_lines
+from regard.text.readers.sources import content_digest
+from regard.text.readers.subtitles import Subtitles
 
 FLUSH_SECONDS = 1.0  # a kill loses about as much
 
@@ -37,13 +40,13 @@ def line_by_line(
     _check_free(out)
     part, note = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.part.json")
     if source.exists() and not source.is_file() and not source.is_dir():  # read twice, it would seem empty
-        raise RegardError(f"{source} is a pipe or a device: --in takes a file; without it stdin is read.")
+        raise RegardError(f"{source} is a pipe or a device, but --in takes a file: leave --in out to read stdin.")
     with reading(source) as stream:
         stream.read(0)  # a file that is not there is said before anything is made
     asked = json.dumps({"input": content_digest(source), **question}, sort_keys=True)
-    with claiming(out):
+    with exclusive_name(out):
         _check_free(out)  # another process may have finished it
-        sweep(out.parent, of=note.name)
+        remove_partial_files(out.parent, of=note.name)
         done = _done(part, note, asked)
         _go_on(source, part, done, answer, subtitles)
         if subtitles is None:
@@ -64,7 +67,7 @@ def _done(part: Path, note: Path, asked: str) -> int:
     there = [path for path in (part, note) if os.path.lexists(path)]
     if there and not (note.is_file() and note.read_bytes() == asked.encode()):
         raise RegardError(
-            f"{there[0]} was begun with another run, file or options: move it away, or choose another --out."
+            f"{there[0]} was started with another run, file or options: move it away, or choose another --out."
         )
     if not there:
         write_text(note, asked, new=True)
@@ -78,23 +81,23 @@ def _done(part: Path, note: Path, asked: str) -> int:
             lines, size = lines + 1, size + len(line)
         stream.truncate(size)
     if lines:
-        say(f"{part}: {counted(lines, 'line')} were there before; continuing")
+        say(f"{part}: continuing after {pluralize(lines, 'line')}")
     return lines
 
 
 def _finish(part: Path, out: Path) -> None:
     try:
-        give_name(part, out)
+        rename_new(part, out)
     except RegardError:
         raise RegardError(
-            f"{out} was made by someone else in the meantime and is left as it is: move it away, and the same "
-            f"command gives {part} that name."
+            f"Another program created {out} in the meantime: move it away and run the same command again, which "
+            f"renames {part}."
         ) from None
 
 
 def _write_subtitles(source: Path, part: Path, out: Path, subtitles: Subtitles) -> None:
     """The source with the sentences of OUT.part in it; line ends and byte-order mark are the source's."""
-    with reading(source) as stream, reading(part) as written, replacing(out, new=True) as temporary:
+    with reading(source) as stream, reading(part) as written, atomic_write(out, new=True) as temporary:
         raw = bounded_lines(stream, repr(str(source)))
         first = next(raw, b"")
         lines = as_text(chain([first], raw) if first else [])
@@ -127,3 +130,35 @@ def _counted(lines: Iterable[bytes], bar: Bar) -> Iterator[bytes]:
     for line in lines:
         bar.advance(len(line))
         yield line
+
+
+def run_digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
+    """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    from regard.base.fields import whole_number
+    from regard.runs.store.folder import moments
+    from regard.text.readers.sources import content_digest
+    from regard.training.checkpointing import kept_weights
+
+    last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
+    files = [run / ("training.safetensors" if last else "model.safetensors")]
+    if (step := whole_number(weights)) is not None:
+        files = [moments(run).get(step, files[0])]
+    if average is not None:
+        files = kept_weights(run)[-average:]
+    beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]
+    return {path.name: content_digest(path) for path in [*files, *beside] if path.exists()}
+
+
+class ReadAhead:
+    """Lines that a model reads ahead; `take` returns them again, one by one, in their order."""
+
+    def __init__(self, lines: Iterator[str]):
+        self._lines, self._waiting = lines, deque[str]()
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._waiting.append(line)
+            yield line
+
+    def take(self) -> str:
+        return self._waiting.popleft()

@@ -1,20 +1,96 @@
-"""What the verbs' options share: how they are declared to cyclopts, and what becomes of them."""
+"""The options that verbs share, each declared once for cyclopts: type, group, help and completion."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from regard.base.errors import RegardError
+from regard.cli.completion import choices, complete_data, complete_run
 
-Flag = Parameter(negative=())
+ARGUMENTS = Group("Arguments", sort_key=0)
+OPTIONS = Group("Options", sort_key=1)
+SEARCH = Group("Search and sampling", sort_key=2)
+LANGUAGE_MODELS = Group("Language models", sort_key=3)
+TRANSLATORS = Group("Translators", sort_key=4)
+CLASSIFIERS = Group("Classifiers", sort_key=5)
+OUTPUT = Group("Output", sort_key=6)
+MODEL = Group("Model and device", sort_key=7)
+
+
+def one_of_these(*words: str, **more: Any) -> Parameter:
+    """An option with a closed set of values: shown in the help and completed by the shell."""
+    return Parameter(metavar=f"{{{','.join(words)}}}", completer=choices(*words), **more)
+
+
+def with_default(value: Any) -> str | None:
+    """The default that the help shows; None where there is nothing to show."""
+    return None if value is None or value is False or value in ("", ()) else str(value)
+
+
 DATA_OPTIONS = ("data.columns", "data.source", "data.target", "data.encoding")  # what is meant by --columns, …
-Columns = Annotated[str, Parameter(name="--data.columns")]
-Encoding = Annotated[str, Parameter(name="--data.encoding")]
 Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
+RunFolder = Annotated[Path, Parameter(completer=complete_run, group=ARGUMENTS, help="folder of the run")]
+RunFolders = Annotated[Path, Parameter(completer=complete_run, group=ARGUMENTS, help="folders of the runs")]
+OutputFolder = Annotated[Path | None, Parameter(metavar="DIR", group=OUTPUT)]
+
+Corpus = Annotated[str, Parameter(metavar="FILE|NAME", completer=complete_data)]
+Columns = Annotated[
+    str, Parameter(name="--data.columns", metavar="NAMES", help="columns of a table, by name or number: en, or sw,en")
+]
+Encoding = Annotated[
+    str,
+    Parameter(
+        name="--data.encoding",
+        metavar="NAME",
+        help="encoding of files without a byte-order mark, for example cp1252 (Excel on Windows)",
+    ),
+]
+Split = Annotated[str, one_of_these("train", "valid", "test", "all")]
+Size = Annotated[str, one_of_these("tiny", "small", "medium", "large", help="size of the model")]
+Track = Annotated[
+    str,
+    one_of_these(
+        "tensorboard",
+        "mlflow",
+        group=OUTPUT,
+        help="log the learning curves, in RUN/tensorboard or in mlflow.db next to the run",
+    ),
+]
+
+Beam = Annotated[int | None, Parameter(metavar="N", group=TRANSLATORS, help="beam size; 1 = greedy [default: 5]")]
+LengthPenalty = Annotated[
+    float | None,
+    Parameter(metavar="X", group=TRANSLATORS, help="divide log P by the length to this power [default: 1]"),
+]
+TopK = Annotated[int, Parameter(metavar="K", group=SEARCH, help="sample from the K most probable tokens; 0 = all")]
+TopP = Annotated[
+    float,
+    Parameter(metavar="P", group=SEARCH, help="sample from the most probable tokens whose probabilities sum to P"),
+]
+Prompt = Annotated[str, Parameter(metavar="TEXT", allow_leading_hyphen=True)]
+Truncate = Annotated[bool, Parameter(help="shorten lines longer than any line in training, instead of refusing them")]
+InFile = Annotated[Path | None, Parameter(name="--in", metavar="FILE")]
+OutFile = Annotated[
+    Path | None,
+    Parameter(metavar="FILE", help="with --in: output file; if interrupted, run the same command again to continue"),
+]
+
+Weights = Annotated[
+    str, Parameter(metavar="{best,last,STEP}", group=MODEL, help="best on validation, last, or of a saved step")
+]
+Average = Annotated[
+    int | None, Parameter(metavar="N", group=MODEL, help="average the weights of the last N validations")
+]
+Precision = Annotated[str, one_of_these("fp32", "bf16", group=MODEL, help="bf16 is faster on a GPU and less exact")]
+Device = Annotated[str, Parameter(metavar="{auto,cpu,cuda}", group=MODEL, help="auto selects a GPU if there is one")]
+Json = Annotated[bool, Parameter(group=OUTPUT, help="print JSON")]
+JsonLines = Annotated[bool, Parameter(group=OUTPUT, help="print one JSON object per line")]
+Listing = Annotated[bool, Parameter(name="--list", group=OUTPUT)]
 
 
 def named(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -36,13 +112,13 @@ def named(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def check_systems(names: Sequence[str]) -> None:
     """Answer a misspelt system before anything heavy is loaded; recipes and one's own code are looked at later."""
     from regard.systems.catalogue import find
-    from regard.systems.code import is_own
+    from regard.systems.own.code import is_own
 
     for name in names:
         if os.path.isfile(os.path.join(name, "run.json")):
             raise RegardError(
                 f"{name} is a run, not a system: `regard resume {name}` continues it, and `regard train "
-                f"{os.path.join(name, 'recipe.toml')}` trains it anew."
+                f"{os.path.join(name, 'recipe.toml')}` trains it again."
             )
         if not name.endswith(".toml") and not is_own(name):
             find(name)
@@ -55,7 +131,13 @@ def beam_search(width: int | None, length_penalty: float | None, n_best: int = 1
     return Beam(width, 1.0 if length_penalty is None else length_penalty, n_best)
 
 
-def refuse(loaded: Any, kind: str, options: dict[str, Any]) -> None:
-    """One sentence for options that mean nothing here."""
-    if given := [name for name, value in options.items() if value is not None]:
-        raise RegardError(f"{loaded.folder} is {kind} ({loaded.recipe.system}): {given[0]} does not apply here.")
+def given_options(loaded: Any, verb: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are not None, by their names in Python; one that the run's task does not have is refused."""
+    from regard.runs.tasks.task import task_of
+
+    task = task_of(loaded)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in task.options.get(verb, ()):
+            raise RegardError(f"{loaded.folder} is {task.noun} ({loaded.recipe.system}): {name} does not apply here.")
+    return {name.removeprefix("--").replace("-", "_"): value for name, value in given.items()}

@@ -34,7 +34,7 @@ def agreed(question: str, yes: bool) -> bool:
     if yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():
-        raise RegardError(f"{question} There is no terminal to ask on: add --yes.")
+        raise RegardError(f"{question} There is no terminal to answer on: add --yes.")
     print(harmless(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -62,7 +62,7 @@ def print_quality(facts: dict[str, Any], as_json: bool) -> None:
         print_table(rows, columns, "By length of the source")
 
 
-MOST_COLUMNS = 12  # labels of a confusion table that fits a screen
+MAX_COLUMNS = 12  # labels of a confusion table that fits a screen
 MOST_MISTAKES = 20
 
 
@@ -83,7 +83,7 @@ def print_labels(facts: dict[str, Any], as_json: bool) -> None:
     print()
     print_table([{"label": label, **numbers} for label, numbers in labels.items()], columns, "By label")
     print()
-    if len(labels) <= MOST_COLUMNS:
+    if len(labels) <= MAX_COLUMNS:
         rows = [{"": gold, **{f"as {label}": row.get(label, 0) for label in labels}} for gold, row in table.items()]
         headings = {"": "", **{f"as {label}": label for label in labels}}
         print_table(rows, headings, "Confusion: a row for each true label, a column for each prediction")

@@ -12,8 +12,8 @@ from threading import Thread
 from typing import BinaryIO
 
 from regard.base.errors import RegardError
-from regard.text.lines import LONGEST_LINE, bounded_lines
-from regard.text.tables import split_fields
+from regard.text.readers.lines import MAX_LINE_BYTES, bounded_lines
+from regard.text.readers.tables import split_fields
 
 NAME = "The input"
 Arrived = bytes | OSError | RegardError | None  # a line, or why none follows; None: the input has ended
@@ -35,8 +35,8 @@ def stdin_text() -> str:
     for line in stdin_lines():
         lines.append(line)
         size += len(line) + 1
-        if size > LONGEST_LINE:
-            raise RegardError(f"{NAME} has more than {LONGEST_LINE >> 20} MiB, too much for one text: shorten it.")
+        if size > MAX_LINE_BYTES:
+            raise RegardError(f"{NAME} has more than {MAX_LINE_BYTES >> 20} MiB, too much for one text: shorten it.")
     return "\n".join(lines)
 
 
@@ -148,5 +148,7 @@ def stdin_pairs(lines: Iterable[str], first: int = 1) -> Iterator[tuple[str, str
         fields = split_fields(line)
         if len(fields) != 2:
             count = "one field" if len(fields) == 1 else f"{len(fields)} fields"
-            raise RegardError(f"Line {number} of the input has {count}: a pair is source⇥target, with a tab between.")
+            raise RegardError(
+                f"Line {number} of the input has {count}: write each pair as source⇥target, separated by a tab."
+            )
         yield fields[0], fields[1]

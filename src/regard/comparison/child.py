@@ -18,16 +18,18 @@ from typing import Any
 
 import torch
 
+from regard.base.device import device_name, peak_memory
+from regard.base.digests import read_with_digest, with_digest
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import read_with_digest, with_digest, write_text
+from regard.base.writing import write_text
 from regard.comparison.plan import Entrant, Plan
 from regard.report.progress import hush
-from regard.runs.facts import read_facts
-from regard.runs.new_folder import device_name
+from regard.runs.resume import resume
 from regard.runs.run import Run
 from regard.runs.run_report import write_report
-from regard.runs.train import peak_memory, resume, train_recipe
-from regard.systems.code import named_before
+from regard.runs.store.facts import read_facts
+from regard.runs.train import train_recipe
+from regard.systems.own.code import named_before
 from regard.training.checkpoint import load_tensors
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import grouped
-from regard.base.settings import at_least
+from regard.base.numbers import group_digits
+from regard.base.settings import check_range
+from regard.base.writing import write_text
 from regard.comparison.curves import read_curves
 from regard.comparison.differences import Difference, alike, named
 from regard.comparison.elsewhere import elsewhere, read_place
@@ -27,8 +27,8 @@ from regard.comparison.task import Results
 from regard.evaluation.intervals import LEVEL, interval
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.runs.lists import GivenData, as_file
-from regard.runs.new_folder import claimed, free_folder
-from regard.systems.code import is_own, name_code
+from regard.runs.store.lock import claimed, free_folder
+from regard.systems.own.code import is_own, trust_code
 
 MIN_SEEDS = 3  # of each trained system, before a difference is called significant
 ALL = 1000  # jobs at a time on other machines, which have a queue of their own
@@ -80,13 +80,13 @@ def compare(
     match = match or match_for(budget)
     for name in names:
         if is_own(name):
-            name_code(name)
+            trust_code(name)
     question = Question(names, data, match, budget, seeds, size, settings or {}, prompt)
     if on:
         read_place(on)
     if jobs is None:
         jobs = 1 if not on or match == "seconds" else ALL
-    at_least("--jobs", jobs, 1)
+    check_range("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
         raise RegardError("--match seconds counts time, and runs side by side slow each other down: use --jobs 1.")
     default = Path("runs") / f"compare-{Path(data).stem}"
@@ -217,11 +217,11 @@ class Comparison:
     @property
     def title(self) -> str:
         """The corpus, the split, and what was equal for all systems."""
-        facts, task, budget = self.plan.facts, self.task, grouped(self.plan.budget)
+        facts, task, budget = self.plan.facts, self.task, group_digits(self.plan.budget)
         equal = {
             "tokens": f"{task.neural} read {budget} {task.tokens}",
             "seconds": f"{task.neural} trained for {self.plan.budget:g} s",
-            "parameters": f"{task.neural} has about {grouped(facts['target_parameters'] or 0)} parameters "
+            "parameters": f"{task.neural} has about {group_digits(facts['target_parameters'] or 0)} parameters "
             f"and read {budget} {task.tokens}",
         }[self.plan.match]
         return f"{facts['corpus']['name']}, {facts['split']} split: {equal}"
@@ -279,7 +279,7 @@ class Comparison:
             **self.scores.row(entrant.label, done),
             "training_tokens_per_second": round(tokens / max(seconds, 1e-9)),
             "peak_memory_bytes": memory,
-            "memory": f"{grouped(memory / 2**20)} MiB",
+            "memory": f"{group_digits(memory / 2**20)} MiB",
             "memory_of": done[0]["memory_of"],
             "training_seconds": round(seconds, 2),
         }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from regard.comparison.plan import Plan
 from regard.comparison.task import Results
-from regard.runs.history import read_metrics
+from regard.runs.store.history import read_metrics
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.base.errors import RegardError
-from regard.base.settings import one_of
+from regard.base.settings import check_choice
 
 MINUTES = 240  # of a job on Slurm, unless time=… says otherwise; a job that needs longer is queued again and goes on
 PASSED_ON = ("REGARD_CACHE", "REGARD_DATA")  # settings of this environment that a run needs there, too
@@ -37,7 +37,7 @@ class Elsewhere(Protocol):
 def read_place(asked: str) -> tuple[str, dict[str, Any]]:
     """`slurm` or `ray`, and options for it: slurm:partition=gpu,time=600. Said at once: what is wrong or missing."""
     name, _, rest = asked.partition(":")
-    one_of("--on", name, ("slurm", "ray"))
+    check_choice("--on", name, ("slurm", "ray"))
     options: dict[str, Any] = {}
     for word in filter(None, rest.split(",")):
         key, equals, value = word.partition("=")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import in_order, other_order
 from regard.comparison.differences import Difference, named
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import GradientTraining
 
 
 def finding(comparison: Comparison) -> str:
@@ -121,7 +121,7 @@ def side_by_side(comparison: Comparison) -> int:
 def largest_step(comparison: Comparison) -> str:
     """The most tokens of one optimiser step."""
     settings = [entrant.recipe.training for entrant in comparison.plan.entrants]
-    return grouped(max(each.batch_tokens for each in settings if isinstance(each, Learning)))
+    return group_digits(max(each.batch_tokens for each in settings if isinstance(each, GradientTraining)))
 
 
 def _other_order(comparison: Comparison) -> str:
@@ -130,7 +130,7 @@ def _other_order(comparison: Comparison) -> str:
     if found is None:
         return ""
     end = "seconds" if comparison.plan.match == "seconds" else "tokens"
-    at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{grouped(found.at)} tokens"
+    at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{group_digits(found.at)} tokens"
     who = "when the fastest had finished" if found.axis == "seconds" else "what the slowest had read at its end"
     if found.waited:
         who = "when all had been validated once; for a run that had already ended, its last validation counts"
@@ -168,10 +168,10 @@ def training(comparison: Comparison, each: str) -> list[str]:
     if not neural:
         return []
     seeds, looks = len(neural[0].seeds), neural[0].recipe.training.validations
-    budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{grouped(plan.budget)} {comparison.task.tokens}"
+    budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{group_digits(plan.budget)} {comparison.task.tokens}"
     equal = f"{each} was trained for {budget}"
     if plan.match == "parameters":
-        equal += f" with its width chosen to have about {grouped(facts['target_parameters'])} parameters"
+        equal += f" with its width chosen to have about {group_digits(facts['target_parameters'])} parameters"
     return [
         f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
         f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the {_best(comparison)} "
@@ -193,7 +193,7 @@ def _optimisers(comparison: Comparison) -> list[str]:
     groups: dict[str, list[str]] = {}
     for entrant in comparison.plan.entrants:
         settings = entrant.recipe.training
-        if isinstance(settings, Learning):
+        if isinstance(settings, GradientTraining):
             words = f"{settings.optimizer}, learning rate {settings.learning_rate:g}, {settings.schedule}"
-            groups.setdefault(f"{words}, {grouped(settings.batch_tokens)} tokens a step", []).append(entrant.label)
+            groups.setdefault(f"{words}, {group_digits(settings.batch_tokens)} tokens a step", []).append(entrant.label)
     return [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from regard.base.device import cores
 from regard.comparison.question import Question
-from regard.runs.resolve import cores
 from regard.systems.catalogue import SYSTEMS
 
 CORPUS = "phrasebook"

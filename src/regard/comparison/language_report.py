@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.differences import Difference
 from regard.comparison.findings import largest_step, side_by_side, training, verdict
@@ -21,7 +21,8 @@ from regard.report.table import significant
 def conditions(comparison: Comparison) -> list[str]:
     facts = comparison.plan.facts
     found = [
-        f"All were tested on the same {grouped(facts['tokens'][facts['split']])} tokens in {_segments(comparison)}; "
+        f"All were tested on the same {group_digits(facts['tokens'][facts['split']])} tokens in "
+        f"{_segments(comparison)}; "
         f"intervals are over {_documents(comparison)}" + (" and the seeds." if comparison.seeds > 1 else ".")
     ]
     row = next((row for row in comparison.rows if row["perplexity"] is not None), None)
@@ -46,7 +47,7 @@ def _documents(comparison: Comparison, of: str = "") -> str:
         return f"0 documents{of}"
     tokens = done[0]["tokens"]
     what = "whole lines" if done[0]["whole_lines"] else "cut within lines, of which there are too few"
-    return f"{len(tokens)} documents{of} ({what}, about {grouped(round(sum(tokens) / len(tokens)))} tokens each)"
+    return f"{len(tokens)} documents{of} ({what}, about {group_digits(round(sum(tokens) / len(tokens)))} tokens each)"
 
 
 def effort(comparison: Comparison) -> str:
@@ -60,19 +61,19 @@ def effort(comparison: Comparison) -> str:
 def methods(comparison: Comparison) -> list[str]:
     facts = comparison.plan.facts
     corpus, tokenizer = facts["corpus"], facts["tokenizer"]
-    sizes = ", ".join(f"{grouped(count)} {split}" for split, count in facts["tokens"].items())
+    sizes = ", ".join(f"{group_digits(count)} {split}" for split, count in facts["tokens"].items())
     jobs = side_by_side(comparison)
     return [
         f"Data: {corpus['name']} (checksum {corpus['checksum']}): {sizes} tokens. {' '.join(corpus['notes'])}",
-        f"One {tokenizer['kind']} tokenizer of {grouped(tokenizer['vocabulary'])} symbols, built from the training "
-        "split, served all systems.",
+        f"One {tokenizer['kind']} tokenizer of {group_digits(tokenizer['vocabulary'])} symbols, built from "
+        "the training split, served all systems.",
         *training(comparison, "Each neural system"),
         "The n-grams are interpolated modified Kneser-Ney models of the whole training split.",
         "Perplexity is exp of the mean negative log-probability per token, over every token of the "
         f"{facts['split']} split and the <eos> of each line, averaged over seeds where there are "
         f"several; the text was read in "
         f"{_segments(comparison)}, the same for every system.",
-        f"Intervals are 95 % intervals of {grouped(DRAWS)} draws of a hierarchical bootstrap over "
+        f"Intervals are 95 % intervals of {group_digits(DRAWS)} draws of a hierarchical bootstrap over "
         f"{_documents(comparison, ' of the test text')}, resampled with replacement"
         + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
         + "; differences are paired over documents.",

@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.comparison.task import Columns, Ground, Report, Results, Scores, Task
+from regard.comparison.task import Columns, ComparedTask, Ground, Report, Results, Scores
 from regard.comparison.width import size_of
 from regard.decoding.generate import generate
 from regard.decoding.sampling import GREEDY
 from regard.evaluation.intervals import Resampling, interval, mean_loss
 from regard.evaluation.perplexity import SEGMENT, Method, likelihood
 from regard.report.table import seconds, significant
-from regard.runs.data import check_tokens, origin_of, read_text
+from regard.runs.data import origin_of
 from regard.runs.data_lookup import choose_split, tokens_of
-from regard.runs.folder import Tokenizers
-from regard.runs.language_run import LanguageRun
+from regard.runs.prepare import open_data
 from regard.runs.recipe import Recipe
-from regard.runs.run import Run
+from regard.runs.store.folder import Tokenizers
+from regard.runs.tasks.language.data import check_tokens
+from regard.runs.tasks.language.run import LanguageRun
 
 if TYPE_CHECKING:
     from regard.comparison.plan import Entrant, Plan
@@ -51,8 +52,8 @@ COLUMNS = {
 }
 
 
-class _LanguageModels(Task):
-    name, title, reference = "language model", "Language models", "lstm"
+class _LanguageModels(ComparedTask):
+    name, title, reference, always = "language model", "Language models", "lstm", ("ngram",)
     neural, tokens = "every neural system", "tokens"
     score, score_name, more_is_better = "perplexity", "perplexity", False
     resampled = "documents of the test text"
@@ -78,7 +79,8 @@ class _LanguageModels(Task):
     # -- before ------------------------------------------------------------------------------------------------------
 
     def ground(self, recipe: Recipe, prompt: str) -> Ground:
-        corpus, tokenizer, resolved = read_text(recipe)
+        opened = open_data(recipe)
+        corpus, tokenizer = opened.corpus, opened.tokenizers.target
         tokens = {split: tokens_of(corpus, tokenizer, split) for split in corpus.splits}
         check_tokens(corpus, {split: tokens[split] for split in ("train", "valid")})
         split = choose_split(corpus, None)
@@ -93,7 +95,7 @@ class _LanguageModels(Task):
             "sample_tokens": SAMPLE[tokenizer.kind],
         }
         shared = ("corpus", "tokenizer", "vocabulary", "normalise")
-        return Ground(Tokenizers(tokenizer), resolved, shared, facts)
+        return Ground(opened.tokenizers, opened.recipe, shared, facts)
 
     def conditions(self, entrants: Sequence[Entrant], tokenizers: Tokenizers) -> dict[str, Any]:
         sizes = [size_of(entrant.recipe, tokenizers.target) for entrant in entrants if not entrant.counted]
@@ -101,8 +103,7 @@ class _LanguageModels(Task):
 
     # -- in the run's process ----------------------------------------------------------------------------------------
 
-    def measure(self, plan: Plan, entrant: Entrant, run: Run) -> dict[str, Any]:
-        assert isinstance(run, LanguageRun)
+    def measure(self, plan: Plan, entrant: Entrant, run: LanguageRun) -> dict[str, Any]:
         facts = plan.facts
         return {
             "evaluation": run.evaluate(facts["split"], segment=facts["segment"], documents=True),

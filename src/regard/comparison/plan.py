@@ -11,34 +11,31 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import regard
+from regard.base.device import pick_device
+from regard.base.digests import check_digests, file_digest, with_digest, without_digest
 from regard.base.errors import RegardError
-from regard.base.files import (
-    MOST_JSON,
-    check_digests,
-    check_names,
-    file_digest,
-    read_whole,
-    with_digest,
-    without_digest,
-    write_text,
-)
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
+from regard.base.reading import MAX_JSON_BYTES, read_whole
+from regard.base.writing import write_text
 from regard.comparison.question import MATCHES, Question, Rung
-from regard.comparison.task import Ground, Task, task_named
+from regard.comparison.task import ComparedTask, Ground, task_named
 from regard.comparison.width import match_parameters, size_of
 from regard.report.progress import say
-from regard.runs.folder import TOKENIZER_FILES, Tokenizers, pick_device
-from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
+from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers
+from regard.runs.store.lock import begin, others_files, tidy
+from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
-from regard.systems.code import admit, is_own, locate
-from regard.training.hyperparameters import Learning
+from regard.systems.own.code import is_own, locate, require_trusted
+from regard.training.hyperparameters import GradientTraining
 
 FORMAT = 1
 SHARED = (*TOKENIZER_FILES, "test.json")  # files that all runs share
@@ -71,12 +68,12 @@ class Plan:
     facts: dict[str, Any]  # corpus, tokenizer, split and conditions of the test, command
 
     @property
-    def task(self) -> Task:
+    def task(self) -> ComparedTask:
         return task_named(find(self.entrants[0].recipe.system).task)
 
     @property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(self.folder, self.task.name == "translation")
+        return Tokenizers.load(self.folder, find_task(self.task.name).has_source)
 
     @property
     def runs(self) -> list[tuple[Entrant, int]]:
@@ -113,7 +110,7 @@ class Plan:
         become paths, and code must have been named by the user before it is used."""
         path = folder / "comparison.json"
         try:
-            tree = without_digest(json.loads(read_whole(path, MOST_JSON)), path)
+            tree = without_digest(json.loads(read_whole(path, MAX_JSON_BYTES)), path)
             if tree["format"] != FORMAT:
                 raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
             if question is not None and (difference := _difference(tree["question"], question)):
@@ -132,10 +129,20 @@ class Plan:
             raise RegardError(f"{path} is damaged; choose another --run.") from None
         if isinstance(files, dict):  # older comparisons have none
             check_digests(folder, SHARED, files)
-        check_names([entrant.name(seed) for entrant, seed in plan.runs], path)
+        _check_names([entrant.name(seed) for entrant, seed in plan.runs], path)
         if not _is_whole(plan):
             raise RegardError(f"{path} is damaged; choose another --run.")
         return plan
+
+
+def _check_names(names: Sequence[str], where: Path) -> None:
+    """Names that were read from a file and will be those of folders beside it: letters, digits and hyphens, never a
+    path, and no two that a file system could take for one."""
+    for name in names:
+        if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
+            raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
+    if len({unicodedata.normalize("NFKC", name).casefold() for name in names}) < len(names):
+        raise RegardError(f"{where} has two runs of one name: restore the file.")
 
 
 def _is_whole(plan: Plan) -> bool:
@@ -155,7 +162,7 @@ def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:
     if not all(type(seed) is int for seed in seeds) or not isinstance(entry["label"], str):
         raise TypeError
     if is_own(tree["system"]):
-        admit(locate(tree["system"]), path)
+        require_trusted(locate(tree["system"]), path)
     return Entrant(entry["label"], entry["year"], entry["counted"], compose(tree["system"], None, tree), seeds)
 
 
@@ -196,7 +203,7 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
         target, widths = match_parameters(question, rungs, ground.tokenizers.target, ground.tokenizers.source)
         recipes = [question.recipe(rung, widths.get(rung.label)) for rung in rungs]
     for recipe in recipes:
-        if isinstance(recipe.training, Learning):
+        if isinstance(recipe.training, GradientTraining):
             pick_device(recipe.training.device)
     entrants = tuple(_entrant(question, rung, recipe, ground, jobs) for rung, recipe in zip(rungs, recipes))
     facts = {
@@ -217,7 +224,10 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     plan.write()
     tidy(folder)
     if target is not None:
-        say(f"parameters matched to {grouped(target)}, those of the {question.size} {task.reference}: {_sizes(plan)}")
+        say(
+            f"parameters matched to {group_digits(target)}, those of the {question.size} {task.reference}: "
+            f"{_sizes(plan)}"
+        )
     return plan
 
 
@@ -227,7 +237,7 @@ def _sizes(plan: Plan) -> str:
     counts = {
         e.label: size_of(e.recipe, tokenizers.target, tokenizers.source)[0] for e in plan.entrants if not e.counted
     }
-    return ", ".join(f"{label} {grouped(count)}" for label, count in counts.items())
+    return ", ".join(f"{label} {group_digits(count)}" for label, count in counts.items())
 
 
 def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, jobs: int) -> Entrant:

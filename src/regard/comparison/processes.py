@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from regard.base.digests import read_with_digest
 from regard.base.errors import RegardError, Terminated
-from regard.base.files import read_with_digest
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.comparison.elsewhere import Elsewhere
 from regard.comparison.plan import Entrant, Plan
 from regard.comparison.task import Results
 from regard.report.progress import clock, say
-from regard.systems.code import named_here
+from regard.systems.own.code import named_here
 
 MEASURED = ("parameters", "tokens_seen", "training_seconds", "peak_memory_bytes")  # numbers in every result
 
@@ -44,7 +44,7 @@ def run_all(plan: Plan, jobs: int = 1, place: Elsewhere | None = None) -> tuple[
             results[entrant.label, seed] = found
     if results:
         left = f"continuing with the other {len(missing)}" if missing else "nothing is left to do"
-        say(f"{plan.folder}: {len(results)} of {counted(len(plan.runs), 'run')} finished before; {left}")
+        say(f"{plan.folder}: {len(results)} of {pluralize(len(plan.runs), 'run')} finished before; {left}")
     jobs = max(1, min(jobs, len(missing)))
     contest = _Contest(plan, jobs, len(missing), place)
     with contest.passing_on_signals(), ThreadPoolExecutor(jobs) as pool:

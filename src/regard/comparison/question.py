@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, meant, one_of
+from regard.base.settings import check_choice, check_range, did_you_mean
 from regard.comparison.task import task_named
 from regard.corpora.downloads import CATALOGUE
+from regard.runs.compose import compose_recipe
 from regard.runs.recipe import Recipe
-from regard.runs.train import compose_recipe
 from regard.systems.catalogue import SYSTEMS, System, find
-from regard.systems.code import is_own, locate
+from regard.systems.own.code import is_own, locate
 from regard.systems.sizes import SIZES
 from regard.text.corpus import is_named
 from regard.text.pairs import is_pairs
@@ -63,9 +63,9 @@ class Question:
     prompt: str = ""  # what samples begin with; empty: the first words of the held-out text
 
     def __post_init__(self) -> None:
-        one_of("--match", self.match, MATCHES)
-        one_of("--size", self.size, SIZES)
-        at_least("--seeds", self.seeds, 1)
+        check_choice("--match", self.match, MATCHES)
+        check_choice("--size", self.size, SIZES)
+        check_range("--seeds", self.seeds, 1)
         if not self.data:
             raise RegardError("Say with --data which text the systems are compared on (`regard data` lists some).")
         if self.limit.unit != UNITS[self.match]:
@@ -110,7 +110,7 @@ class Question:
             raise RegardError(f"{twice} is named twice; each system stands in the table once.")
         task = task_named(self.task)
         named = list(self.systems) or [system.name for system in SYSTEMS if system.task == task.name]
-        always = ["ngram"] if task.name == "language model" else []
+        always = list(task.always)
         entries = [find(name) for name in dict.fromkeys([*always, *named])]
         order = [system.name for system in SYSTEMS]
         entries.sort(key=lambda entry: order.index(entry.name) if entry.name in order else len(order))
@@ -153,7 +153,7 @@ class Question:
                         raise RegardError(
                             f"A table's n-grams are Kneser-Ney models of {orders} words: leave {key} out."
                         )
-                    raise RegardError(f"No system of this comparison has a setting {key}{meant(key, known)}")
+                    raise RegardError(f"No system of this comparison has a setting {key}{did_you_mean(key, known)}")
                 if any(not rung.counted and rung.label not in having for rung in rungs):
                     notes.append(f"{key} {values[key.partition('.')[2]]} applies to {', '.join(having)}.")
         return notes

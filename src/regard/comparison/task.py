@@ -10,14 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.runs.folder import Tokenizers
 from regard.runs.recipe import Recipe
-from regard.runs.run import Run
+from regard.runs.store.folder import Tokenizers
+from regard.runs.tasks.task import find_task
 
 if TYPE_CHECKING:
     from regard.comparison.comparison import Comparison
@@ -82,9 +83,12 @@ class Report(Protocol):
     def samples(self, comparison: Comparison) -> list[str]: ...
 
 
-class Task(ABC):
+class ComparedTask(ABC):
+    """A task as a comparison needs it; `Task.comparison` names it."""
+
     name: ClassVar[str]  # in the catalogue
     title: ClassVar[str]  # of the page, before the corpus
+    always: ClassVar[tuple[str, ...]] = ()  # systems that every comparison has as a baseline
     reference: ClassVar[str]  # the system whose parameters the others are matched to
     neural: ClassVar[str]  # how sentences call the trained systems
     tokens: ClassVar[str]  # the unit of training data that is held equal
@@ -103,7 +107,7 @@ class Task(ABC):
         return {}
 
     @abstractmethod
-    def measure(self, plan: Plan, entrant: Entrant, run: Run) -> dict[str, Any]:
+    def measure(self, plan: Plan, entrant: Entrant, run: Any) -> dict[str, Any]:
         """A trained run's part of result.json, in the run's own process."""
 
     @abstractmethod
@@ -118,13 +122,14 @@ class Task(ABC):
     def report(self) -> Report: ...
 
 
-def task_named(name: str) -> Task:
-    if name == "translation":
-        from regard.comparison.translation_task import TRANSLATION
+def task_named(name: str) -> ComparedTask:
+    """How systems of this task are compared.
 
-        return TRANSLATION
-    if name == "language model":
-        from regard.comparison.language_task import LANGUAGE
-
-        return LANGUAGE
-    raise RegardError(f"Systems for the task {name} cannot be compared; `regard systems` lists the tasks.")
+    Raises:
+        RegardError: If they cannot be.
+    """
+    module, _, label = find_task(name).comparison.partition(":")
+    if not module:
+        raise RegardError(f"Systems for the task {name} cannot be compared; `regard systems` lists the tasks.")
+    compared: ComparedTask = getattr(import_module(module, "regard"), label)
+    return compared

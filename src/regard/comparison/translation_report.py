@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.differences import Difference
 from regard.comparison.findings import largest_step, side_by_side, training, verdict
@@ -21,7 +21,7 @@ from regard.report.svg import interval_chart, line_chart
 def conditions(comparison: Comparison) -> list[str]:
     facts = comparison.plan.facts
     found = [
-        f"All translated the same {grouped(facts['pairs'][facts['split']])} sentences ({facts['direction']}) with "
+        f"All translated the same {group_digits(facts['pairs'][facts['split']])} sentences ({facts['direction']}) with "
         f"{_search(comparison)}; intervals are over these sentences"
         + (" and the seeds." if comparison.seeds > 1 else ".")
     ]
@@ -55,22 +55,23 @@ def effort(comparison: Comparison) -> str:
 def methods(comparison: Comparison) -> list[str]:
     facts = comparison.plan.facts
     corpus, tokenizer, best = facts["corpus"], facts["tokenizer"], comparison.order[0]
-    sizes = ", ".join(f"{grouped(count)} {split}" for split, count in facts["pairs"].items())
+    sizes = ", ".join(f"{group_digits(count)} {split}" for split, count in facts["pairs"].items())
     jobs, aligned = side_by_side(comparison), "alignment_error_rate" in comparison.columns
     return [
         f"Data: {corpus['name']} (checksum {corpus['checksum']}), {facts['direction']}: {sizes} pairs, "
-        f"of which {grouped(facts['training_pairs'])} with {grouped(facts['training_tokens'])} target tokens were "
-        f"trained on. {' '.join(corpus['notes'])}",
+        f"of which {group_digits(facts['training_pairs'])} with {group_digits(facts['training_tokens'])} "
+        f"target tokens were trained on. {' '.join(corpus['notes'])}",
         _tokenizer(tokenizer),
         *training(comparison, "Each system"),
-        f"The {grouped(facts['pairs'][facts['split']])} sentences of the {facts['split']} split were translated with "
-        f"{_search(comparison)}, the same for every system, and scored as detokenised text by sacreBLEU: BLEU "
+        f"The {group_digits(facts['pairs'][facts['split']])} sentences of the {facts['split']} split were "
+        f"translated with {_search(comparison)}, the same for every system, and scored as detokenised text by "
+        "sacreBLEU: BLEU "
         f"{best['bleu_signature']}, chrF {best['chrf_signature']}"
         + ("; scores are means over seeds." if comparison.seeds > 1 else "."),
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
         *(["Alignment error rates (Och & Ney 2003) are those of the attention while reading references."] * aligned),
-        f"Intervals are 95 % intervals of {grouped(DRAWS)} draws of a bootstrap over the test sentences, the same ones "
-        "for every system (Koehn 2004)"
+        f"Intervals are 95 % intervals of {group_digits(DRAWS)} draws of a bootstrap over the test "
+        "sentences, the same ones for every system (Koehn 2004)"
         + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
         + "; differences are paired over sentences.",
         "Sentences per second are of the whole test set, in batches"
@@ -81,12 +82,13 @@ def methods(comparison: Comparison) -> list[str]:
 def _tokenizer(facts: dict[str, Any]) -> str:
     if facts["joint"]:
         return (
-            f"One {facts['kind']} tokenizer of {grouped(facts['vocabulary'])} symbols, built from both sides of the "
-            "training split, served both sides of all systems."
+            f"One {facts['kind']} tokenizer of {group_digits(facts['vocabulary'])} symbols, built from both "
+            "sides of the training split, served both sides of all systems."
         )
     return (
-        f"One {facts['kind']} tokenizer of {grouped(facts['source_vocabulary'])} symbols for the source and one of "
-        f"{grouped(facts['vocabulary'])} for the target, built from the training split, served all systems."
+        f"One {facts['kind']} tokenizer of {group_digits(facts['source_vocabulary'])} symbols for the "
+        f"source and one of {group_digits(facts['vocabulary'])} for the target, built from the training split, served "
+        "all systems."
     )
 
 

@@ -18,20 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.base.digests import MAX_SHARED_BYTES
 from regard.base.errors import RegardError
-from regard.base.files import MOST_SHARED, read_whole
-from regard.comparison.task import Columns, Ground, Report, Results, Scores, Task
+from regard.base.reading import read_whole
+from regard.comparison.task import Columns, ComparedTask, Ground, Report, Results, Scores
 from regard.decoding.beam import BEAM
 from regard.evaluation.bleu import Statistics, refuse_escaped
 from regard.evaluation.intervals import DRAWS, Resampling, interval
 from regard.evaluation.paired import resampled, resamplings
 from regard.evaluation.scripts import Cut, bleu_cut, count_words
 from regard.report.table import seconds, significant
-from regard.runs.data import PairData, origin_of, read_data
+from regard.runs.data import origin_of
 from regard.runs.data_lookup import choose_split
+from regard.runs.prepare import open_data
 from regard.runs.recipe import Recipe
-from regard.runs.run import Run
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.text.pairs import Pairs
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ HEADINGS = {
 }
 
 
-class _Translators(Task):
+class _Translators(ComparedTask):
     name, title, reference = "translation", "Translators", "transformer"
     neural, tokens = "every system", "target tokens"
     score, score_name, more_is_better = "bleu", "BLEU", True
@@ -88,9 +89,9 @@ class _Translators(Task):
     def ground(self, recipe: Recipe, prompt: str) -> Ground:
         if prompt:
             raise RegardError("--prompt begins a language model's sample; translators are shown the test sentences.")
-        data = read_data(recipe)
-        assert isinstance(data, PairData)
-        source, target = data.tokenizers.source, data.tokenizers.target
+        opened = open_data(recipe)
+        data: Any = opened.cut()
+        source, target = opened.tokenizers.source, opened.tokenizers.target
         assert source is not None
         corpus, split = data.corpus, choose_split(data.corpus, None)
         test = corpus.splits[split]
@@ -118,12 +119,11 @@ class _Translators(Task):
         kept = {"sources": list(test.sources), "references": list(test.targets)}
         files = {TEST: json.dumps(kept, indent=1, ensure_ascii=False) + "\n"}
         shared = ("corpus", "tokenizer", "vocabulary", "normalise", "joint")
-        return Ground(data.tokenizers, data.recipe, shared, facts, files)
+        return Ground(opened.tokenizers, opened.recipe, shared, facts, files)
 
     # -- in the run's process ----------------------------------------------------------------------------------------
 
-    def measure(self, plan: Plan, entrant: Entrant, run: Run) -> dict[str, Any]:
-        assert isinstance(run, TranslationRun)
+    def measure(self, plan: Plan, entrant: Entrant, run: TranslationRun) -> dict[str, Any]:
         cut = words_of(plan).tokenizer
         return {"evaluation": run.evaluate(plan.facts["split"], lengths=True, bleu_tokenizer=cut, texts=True)}
 
@@ -155,7 +155,7 @@ def read_test(plan: Plan) -> tuple[list[str], list[str]]:
     """The test sentences of a comparison, and their references."""
     path = plan.folder / TEST
     try:
-        kept = json.loads(read_whole(path, MOST_SHARED) if path.exists() else "")
+        kept = json.loads(read_whole(path, MAX_SHARED_BYTES) if path.exists() else "")
         return kept["sources"], kept["references"]
     except (OSError, ValueError, KeyError):
         raise RegardError(f"{path} is damaged or gone; choose another --run.") from None

@@ -17,10 +17,10 @@ import torch
 from regard.base.errors import RegardError
 from regard.comparison.question import Question, Rung
 from regard.comparison.task import task_named
-from regard.runs.folder import Tokenizers, build_model, count_parameters
 from regard.runs.recipe import Recipe
+from regard.runs.store.folder import Tokenizers, build_model, count_parameters
 from regard.systems.catalogue import find
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 Settings = Mapping[str, Mapping[str, Any]]
 

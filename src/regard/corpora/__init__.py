@@ -1,1 +1,1 @@
-"""Built-in corpora, and the catalogue of those that can be downloaded."""
+"""Built-in corpora, and the catalog of those that can be downloaded."""

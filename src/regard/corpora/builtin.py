@@ -3,7 +3,7 @@
 The phrasebook and the toy tasks are sentence pairs as well (`pairs.py`); here they are lines for a language model.
 
 any-b     A A B A B           the last symbol is B if any before it is         (lecture: the A/B strings)
-copy      c a d | c a d       what is before the bar, again
+copy      c a d | c a d       repeat the symbols before the bar
 reverse   c a d | d a c       … backwards
 recall    c 4 a 9 f 1 ? a 9   the value after the key
 """
@@ -19,8 +19,8 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
-from regard.base.numbers import grouped
-from regard.corpora.split import Draw, line_hash
+from regard.base.numbers import group_digits
+from regard.corpora.split import HashSplit, line_hash
 
 if TYPE_CHECKING:
     from regard.corpora.phrasebook import Pair
@@ -35,7 +35,7 @@ BUILTIN: dict[str, str] = {
 }
 TOY_LINES = 10_000
 PHRASES = 20_000  # pairs of the phrasebook
-LONGEST_PHRASE = 15  # words of a sentence of it
+MAX_PHRASE_WORDS = 15  # words of a sentence of it
 LONG = 40  # least characters for a repeated line to count as a duplicate
 RULE = re.compile(r"([^\w\s])\1+")  # the rows of stars under headings
 WIDTH = 70  # at which the reference's paragraphs are wrapped
@@ -54,7 +54,7 @@ def built_in(name: str) -> BuiltIn:
         return _pyref()
     if name == "phrasebook":
         return _phrasebook()
-    lines = grouped(TOY_LINES)
+    lines = group_digits(TOY_LINES)
     origin = f"{lines} lines made by seed 0, each in the split that its hash says: identical lines share a split."
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
@@ -62,21 +62,21 @@ def built_in(name: str) -> BuiltIn:
 @lru_cache(maxsize=4)  # opened several times
 def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
     """`count` pairs of the phrasebook with at most `longest` words a sentence (0: the defaults), in splits."""
-    from regard.corpora.kept_phrasebook import kept_phrasebook  # what makes them is large, so imported on demand
+    from regard.corpora.cached_phrasebook import cached_phrasebook  # a large module, imported on demand
 
-    return kept_phrasebook(count or PHRASES, longest or LONGEST_PHRASE)
+    return cached_phrasebook(count or PHRASES, longest or MAX_PHRASE_WORDS)
 
 
 def _phrasebook() -> BuiltIn:
     splits = {split: [pair.source for pair in pairs] for split, pairs in phrases(0, 0).items()}
-    count = grouped(sum(map(len, splits.values())))
+    count = group_digits(sum(map(len, splits.values())))
     origin = f"The English side of {count} pairs of the built-in phrasebook, made by seed 0."
     return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)
 
 
 def toy_task(name: str, *, seed: int = 0, lines: int = TOY_LINES) -> dict[str, list[str]]:
     """Lines of space-separated symbols in splits that share no line."""
-    random, draw = Random(f"{name} {seed}"), Draw()
+    random, draw = Random(f"{name} {seed}"), HashSplit()
     splits: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for _ in range(lines):
         line = " ".join(TOYS[name](random))
@@ -143,7 +143,7 @@ def _pyref() -> BuiltIn:
     text = "\n".join(line for lines in splits.values() for line in lines)
     checksum = hashlib.sha256(text.encode()).hexdigest()[:12]
     origin = (
-        f"The language reference of Python {version}, {grouped(len(text.split()))} words, checksum {checksum}, "
+        f"The language reference of Python {version}, {group_digits(len(text.split()))} words, checksum {checksum}, "
         f"split by topic, 5 % each for valid and test."
     )
     return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)

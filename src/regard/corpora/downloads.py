@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 @dataclass(frozen=True)
 class File:
-    """One file of a download: its address without `https://`, and the SHA-256 of what is kept of it."""
+    """One file of a download: its address without `https://`, and the SHA-256 of its stored part."""
 
     address: str
     sha256: str | None = None  # None: the publisher changes the file now and then
@@ -54,9 +54,7 @@ DOWNLOADS = (
         licence="public domain",
         files=_files(
             "raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare",
-            {
-                "input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-            },
+            {"input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
         ),
         tokenizer="char",
         cuts=(0.9,),

@@ -1,6 +1,6 @@
 """Downloads known corpora: streamed, checked against their SHA-256, and cached only if complete.
 
-The SHA-256 is the catalogue's, or where the publisher changes a file, that of its first download."""
+The SHA-256 is the catalog's, or where the publisher changes a file, that of its first download."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic
@@ -21,19 +20,21 @@ from typing import IO
 
 from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
-from regard.base.files import waiting_for, writing
-from regard.base.numbers import grouped
+from regard.base.locks import lock
+from regard.base.numbers import group_digits
+from regard.base.settings import closest
+from regard.base.writing import writing
 from regard.corpora.downloads import CATALOGUE, File
 
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if known
 BLOCK = 1 << 20
 SECONDS_OF_SILENCE = 30
 SLOW_BYTES, SLOW_SECONDS = 1 << 17, 60  # a server that sends less than this in that time is given up
-LARGEST = 1 << 29  # bytes of a download, and of what is unpacked from it; enwik8 has 100 million
+MAX_BYTES = 1 << 29  # of a download, packed and unpacked; enwik8 has 100 million
 
 
 def data_folders() -> list[Path]:
-    """Where corpora are looked for: $REGARD_DATA first, then the cache."""
+    """The folders searched for corpora: $REGARD_DATA first, then the cache."""
     chosen = os.environ.get("REGARD_DATA")
     return [*([Path(chosen)] if chosen else []), cache_folder() / "data"]
 
@@ -44,7 +45,7 @@ def fetch(name: str, *, progress: Progress | None = None, mirror: str | None = N
     A mirror ($REGARD_MIRROR) is a base address that serves each file under its usual host and path.
     """
     if name not in CATALOGUE:
-        close = get_close_matches(name, CATALOGUE, 1)
+        close = closest(name, CATALOGUE)
         advice = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(CATALOGUE)}."
         raise RegardError(f"There is no download {name!r}; {advice}")
     mirror = mirror or os.environ.get("REGARD_MIRROR")
@@ -63,7 +64,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """A lock: one process at a time fetches a corpus; remains of a killed one are removed."""
     with ExitStack() as held:
         try:
-            held.enter_context(waiting_for(folder.with_name(f".{folder.name}.lock")))
+            held.enter_context(lock(folder.with_name(f".{folder.name}.lock")))
             for leftover in folder.glob(".*.part"):
                 leftover.unlink()
         except OSError as error:
@@ -75,16 +76,16 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _record(path: Path) -> Path:
-    """Where the SHA-256 of a file is recorded whose publisher changes it now and then, by its first download."""
+    """The file with the SHA-256 of the first download, for files whose publisher changes them now and then."""
     return path.with_name(f"{path.name}.sha256")
 
 
 def _recorded(path: Path) -> str | None:
     try:
-        found = re.match(r"[0-9a-f]{64}\b", _record(path).read_text(encoding="ascii", errors="replace"))
+        match = re.match(r"[0-9a-f]{64}\b", _record(path).read_text(encoding="ascii", errors="replace"))
     except OSError:
         return None
-    return found[0] if found else None
+    return match[0] if match else None
 
 
 def _is_there(path: Path, sha256: str | None) -> bool:
@@ -110,21 +111,21 @@ def _download(file: File, url: str, path: Path, progress: Progress | None) -> No
                 _stream(url, archive, progress)
                 _unpack(archive, file.member, url, stream)
         stream.seek(0)
-        found = _sha256(stream)
-        if file.sha256 is not None and found != file.sha256:
+        digest = _sha256(stream)
+        if file.sha256 is not None and digest != file.sha256:
             raise RegardError(
-                f"{url} is not the genuine {file.name} (SHA-256 {found[:12]}…, not {file.sha256[:12]}…), "
-                f"so it was not kept; try again later or fetch it from elsewhere (REGARD_MIRROR)."
+                f"{url} is not the genuine {file.name} (SHA-256 {digest[:12]}…, not {file.sha256[:12]}…), "
+                f"so it was discarded; try again later or fetch it from elsewhere (REGARD_MIRROR)."
             )
-        if file.sha256 is None and (first := _recorded(path)) not in (None, found):
+        if file.sha256 is None and (first := _recorded(path)) not in (None, digest):
             raise RegardError(
-                f"{url} is not the {file.name} that was fetched first (SHA-256 {found[:12]}…, not {first[:12]}…), so "
-                "it was not kept: its publisher has changed it, or someone else has. To accept it, remove "
+                f"{url} is not the {file.name} that was fetched first (SHA-256 {digest[:12]}…, not {first[:12]}…), so "
+                "it was discarded: its publisher has changed it, or someone else has. To accept it, remove "
                 f"{_record(path)}."
             )
         if file.sha256 is None:  # before the file has its name: no file without a record
             with writing(_record(path)) as record:
-                record.write(f"{found}  {path.name}\n".encode())
+                record.write(f"{digest}  {path.name}\n".encode())
 
 
 def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
@@ -151,7 +152,7 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
         since = monotonic()
         while True:
             with network():
-                block = response.read1(BLOCK)  # returns what has arrived, so that a slow server is noticed
+                block = response.read1(BLOCK)  # returns the bytes received so far, so that a slow server is noticed
             if not block:
                 break
             done += len(block)
@@ -162,18 +163,20 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
             if (now := monotonic()) - since > SLOW_SECONDS:
                 if done - mark < SLOW_BYTES:
                     raise RegardError(
-                        f"{url} sends less than {grouped(SLOW_BYTES)} bytes in {SLOW_SECONDS} seconds; try again later "
-                        "or use a mirror (REGARD_MIRROR)."
+                        f"{url} sends less than {group_digits(SLOW_BYTES)} bytes in {SLOW_SECONDS} seconds; "
+                        "try again later or use a mirror (REGARD_MIRROR)."
                     )
                 since, mark = now, done
     if total is not None and done < total:
-        raise RegardError(f"{url} broke off after {grouped(done)} of {grouped(total)} bytes; run the command again.")
+        raise RegardError(
+            f"{url} broke off after {group_digits(done)} of {group_digits(total)} bytes; run the command again."
+        )
 
 
 def _require_size(url: str, size: int) -> None:
-    if size > LARGEST:
+    if size > MAX_BYTES:
         raise RegardError(
-            f"{url} holds more than {LARGEST >> 20} MiB, which no corpus in the catalogue does, so it was not kept; "
+            f"{url} holds more than {MAX_BYTES >> 20} MiB, more than any corpus in the catalogue, so it was discarded; "
             "fetch it from elsewhere (REGARD_MIRROR)."
         )
 

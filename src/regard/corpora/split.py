@@ -1,4 +1,4 @@
-"""Which split a line belongs to, by its hash: 90 % training, 5 % validation, 5 % test.
+"""Assigns lines to splits by their hash: 90 % training, 5 % validation, 5 % test.
 
 Identical lines always fall into the same split, so no test line was trained on, and a growing text keeps its
 splits.
@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-PARTS = 20  # of which one is held out for validation and one for the test
+PARTS = 20  # one part is validation, one is test
 
 
 def line_hash(line: str) -> int:
@@ -18,7 +18,7 @@ def line_hash(line: str) -> int:
 
 
 @dataclass(frozen=True)
-class Draw:
+class HashSplit:
     """Draws a line's split; in a text of very few lines by the rank of its hash, so that no split is empty."""
 
     held_out: tuple[str, ...] = ("valid", "test")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
@@ -28,7 +28,7 @@ IMPOSSIBLE = -1e30  # below this a log probability counts as log 0 (n-gram model
 STEPS_BETWEEN_LOOKS = {
     "cpu": 1,
     "cuda": 8,
-}  # how often the host checks which sources are done, which synchronises a GPU
+}  # how often the host checks which sources are done, which synchronizes a GPU
 WATCHED = 3  # times the width: how many candidates of each step `watch` gets
 LEAVE_TOGETHER = 8  # finished sources leave when they are 1/8 of the batch: removing copies the memory of the rest
 
@@ -52,7 +52,7 @@ class Beam:
     n_best: int = 1
 
     def __post_init__(self) -> None:
-        at_least("--beam", self.width, 1, WIDEST)
+        check_range("--beam", self.width, 1, WIDEST)
         if not 1 <= self.n_best <= self.width:
             raise RegardError(f"--n-best must be at least 1 and at most --beam {self.width}, not {self.n_best}.")
         if not -10 <= self.length_penalty <= 10:
@@ -145,7 +145,7 @@ def beam_search(
 
 
 def mask_of(tokens: Sequence[int], logits: Tensor) -> Tensor | None:
-    """Mask [V] of these tokens on the device of the logits; made once, because copying to a GPU synchronises."""
+    """Mask [V] of these tokens on the device of the logits; made once, because copying to a GPU synchronizes."""
     if not tokens:
         return None
     return torch.zeros(logits.size(-1), dtype=torch.bool).index_fill(0, torch.tensor(tokens), True).to(logits.device)

@@ -21,25 +21,27 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
 from regard.decoding.beam import Hypothesis
-from regard.decoding.beam_slots import Slots, Terms
+from regard.decoding.beam_slots import BeamConfig, Slots
 from regard.layers.state import State, overwrite
 from regard.systems.model import Model
 
 STEPS_BETWEEN_LOOKS = {
     "cpu": 1,
     "cuda": 4,
-}  # how often the host checks which sources are done, which synchronises a GPU
+}  # how often the host checks which sources are done, which synchronizes a GPU
 BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest source
 REFILL = 8  # waiting sources are admitted when 1/8 of the places is free
-ROOM = 32  # limits are rounded up to multiples, so that few shapes are recorded
+CAPACITY_STEP = 32  # limits are rounded up to multiples, so that few shapes are recorded
 KEPT = 3  # batches of different shapes that an engine keeps
-FEW = 16  # sources
+FEW_SOURCES = 16
 
 
 class Searcher(Protocol):
     """What searches for translations: `BeamEngine` here, or another program."""
 
-    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig
+    ) -> list[list[Hypothesis]]:
         """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
 
 
@@ -111,8 +113,8 @@ class BeamBatch:
             self.step()
 
 
-class Occupancy:
-    """The host's bookkeeping: which source is in which place. It rarely synchronises with the device."""
+class SlotTable:
+    """The host's bookkeeping: which source is in which place. It rarely synchronizes with the device."""
 
     def __init__(self, batch: BeamBatch, longest: int) -> None:
         self.batch, self.longest, self.device = batch, longest, batch.device
@@ -147,9 +149,8 @@ class Occupancy:
     def work(self) -> None:
         """Launches as many steps as can run before the next `look`."""
         age, limit = self.age[~self.done], self.limit[~self.done]
-        earliest = int(
-            (np.minimum(limit, self.batch.slots.terms.min_tokens) - age).min()
-        )  # no hypothesis can end earlier
+        # No hypothesis can end earlier.
+        earliest = int((np.minimum(limit, self.batch.slots.terms.min_tokens) - age).min())
         steps = min(int((limit - age).max()), max(earliest, STEPS_BETWEEN_LOOKS.get(self.device.type, 1)))
         self.batch.run(steps)
         self.age += steps
@@ -167,17 +168,19 @@ class Occupancy:
 
 
 class BeamEngine:
-    """Beam search for a translator; the batches of the last shapes are kept for sources still to come."""
+    """Beam search for a translator; the batches of the last shapes are reused for later sources."""
 
     def __init__(self, model: Model, *, batch_tokens: int | None = None, install: Install = as_written) -> None:
         self.model, self.device, self.install = model, model.device, install
         self.batch_tokens = batch_tokens or BATCH_TOKENS
-        self.batches: dict[tuple[Terms, int, int, int], BeamBatch] = {}
+        self.batches: dict[tuple[BeamConfig, int, int, int], BeamBatch] = {}
         self.weights: list[int] = []  # addresses of the weights when the batches were made
         install(self)
 
     @torch.no_grad()
-    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig
+    ) -> list[list[Hypothesis]]:
         """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -186,9 +189,9 @@ class BeamEngine:
             longest = self._padded(len(sources[waiting[0]]))
             most = self._places(longest, terms)
             places = min(most, 2 ** (len(waiting) - 1).bit_length())
-            room = -(-max(limits[n] for n in waiting) // ROOM) * ROOM
+            room = -(-max(limits[n] for n in waiting) // CAPACITY_STEP) * CAPACITY_STEP
             try:
-                occupancy = Occupancy(self._batch(terms, places, longest, room), longest)
+                occupancy = SlotTable(self._batch(terms, places, longest, room), longest)
             except torch.OutOfMemoryError:
                 self._make_do(places)
                 continue
@@ -225,11 +228,11 @@ class BeamEngine:
         most = getattr(self.model, "source_context", None)
         return bucket(length) if most is None else min(bucket(length), most)
 
-    def _places(self, longest: int, terms: Terms) -> int:
+    def _places(self, longest: int, terms: BeamConfig) -> int:
         """Number of sources at once: a power of two, so that few shapes are recorded."""
         return 2 ** (max(1, self.batch_tokens // (terms.width * longest)).bit_length() - 1)
 
-    def _batch(self, terms: Terms, places: int, longest: int, room: int) -> BeamBatch:
+    def _batch(self, terms: BeamConfig, places: int, longest: int, room: int) -> BeamBatch:
         weights = [weight.data_ptr() for weight in chain(self.model.parameters(), self.model.buffers())]
         if weights != self.weights:  # recorded steps read the old addresses
             self.batches.clear()
@@ -246,7 +249,7 @@ class BeamEngine:
         self.batches[key] = batch
         return batch
 
-    def reader(self, terms: Terms, places: int, longest: int, room: int) -> Reader:
+    def reader(self, terms: BeamConfig, places: int, longest: int, room: int) -> Reader:
         blank = torch.zeros(places, longest, dtype=torch.int64, device=self.device)
         state = self.model.begin(blank, torch.ones(places, dtype=torch.int64), width=terms.width, capacity=room)
         return StateReader(self.model, state, terms.width, room)
@@ -259,9 +262,11 @@ class GradualEngine:
     def __init__(self, model: Model, *, install: Install) -> None:
         self.engine, self.model, self.install, self.seen = BeamEngine(model), model, install, 0
 
-    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig
+    ) -> list[list[Hypothesis]]:
         before, self.seen = self.seen, self.seen + len(sources)
-        if before <= FEW < self.seen:
+        if before <= FEW_SOURCES < self.seen:
             self.engine = BeamEngine(self.model, install=self.install)
         return self.engine.search(sources, limits, terms)
 

@@ -2,7 +2,7 @@
 
     total(y, w) = total(y) + log softmax(z_y)_w,    of each source the W largest that there is a slot for
 
-A closed slot has the total −∞ and is still computed, so every step runs the same operations, without synchronising.
+A closed slot has the total −∞ and is still computed, so every step runs the same operations, without synchronizing.
 Each source counts its own steps, so it can start while others are in the middle. Decisions equal those of
 `beam_search`; fast/kernels/beam_choice.py is the same in Triton.
 """
@@ -20,7 +20,7 @@ from regard.decoding.beam import Hypothesis, extend
 
 
 @dataclass(frozen=True)
-class Terms:
+class BeamConfig:
     """The parameters of a search, the same for all sources."""
 
     width: int
@@ -34,7 +34,7 @@ class Terms:
 class Slots:
     """The hypotheses of N sources with W slots each: open ones, ended ones, and their words."""
 
-    def __init__(self, sources: int, room: int, vocabulary: int, terms: Terms, device: torch.device) -> None:
+    def __init__(self, sources: int, room: int, vocabulary: int, terms: BeamConfig, device: torch.device) -> None:
         self.terms, self.room = terms, room  # room: the most tokens of a hypothesis
         shape, ended = (sources, terms.width), (sources, terms.width + 1)  # one spare, for masked writes
 
@@ -51,9 +51,8 @@ class Slots:
         self.ended_total, self.ended_score = (numbers(ended, -torch.inf, torch.float64) for _ in range(2))
         self.ended_length = numbers(ended)
         self.ended_words = numbers((*ended, room), dtype=torch.int32)
-        self.words = numbers(
-            (2, *shape, room), dtype=torch.int32
-        )  # double-buffered, for kernels that read one and write the other
+        # Double-buffered, for kernels that read one and write the other.
+        self.words = numbers((2, *shape, room), dtype=torch.int32)
         lengths = range(room + 2)
         self.worth = torch.tensor([max(n, 1) ** terms.length_penalty for n in lengths], dtype=torch.float64).to(device)
         self.forbidden = numbers((vocabulary,), dtype=torch.bool)

@@ -26,21 +26,21 @@ from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
 from regard.decoding.generate import half
 from regard.decoding.sampling import GREEDY, Sampling, damaged, random_stream
-from regard.decoding.writer import Step, Writer
+from regard.decoding.writer import DecodingStep, Writer
 from regard.systems.model import Model
 
 STEPS = {"cuda": 8}  # steps per launch; elsewhere 1
-ROWS = {"cuda": 64}  # texts written at once; elsewhere 16
-RECORDED = {"cuda"}  # where a number of rows costs a recorded graph: it is a power of two, and its writer is kept
+BATCH_ROWS = {"cuda": 64}  # texts written at once; elsewhere 16
+RECORDED = {"cuda"}  # devices that record a graph per number of rows: it is a power of two, and its writer is reused
 # Reading several prompts takes about as long as one: they wait until 1/8 of the rows is free, for at most 8 launches.
 REFILL = 8
-ROOM = 512  # new tokens for which a row is first allocated, unless its text or the context is shorter
+FIRST_CAPACITY = 512  # new tokens for which a row is first allocated, unless its text or the context is shorter
 AHEAD = 4096  # finished texts that may wait for an earlier one
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is read first; never empty: a language model's first token is <eos>, the boundary before every line."""
+    """The tokens read first; never empty: a language model's first token is <eos>, the boundary before every line."""
 
     tokens: Sequence[int]
     unfit: Sequence[int] = ()  # tokens that may not come next
@@ -52,7 +52,7 @@ class Text:
 
     number: int
     prompt: Prompt
-    tokens: list[int]  # the end of what was read and written, as far as re-reading needs it
+    tokens: list[int]  # the last tokens read and written, as many as re-reading needs
     draws: np.random.Generator
     most: int  # tokens
     lines: int  # it ends after this many lines; 0: only after `most` tokens
@@ -74,7 +74,7 @@ class Text:
 
 
 @dataclass
-class Batch:
+class DecodingBatch:
     """The texts of a writer's rows."""
 
     writer: Writer
@@ -100,7 +100,7 @@ class Flight:
 
 
 class Engine:
-    """Writes texts with one model. Rows and recorded CUDA graphs are kept between calls."""
+    """Writes texts with one model. Later calls reuse its rows and recorded CUDA graphs."""
 
     def __init__(
         self,
@@ -115,12 +115,12 @@ class Engine:
     ) -> None:
         """`rows`: the most texts written at once. `steps`: per launch."""
         self.model, self.eos, self.device = model.eval(), eos, model.device
-        self.rows = rows or ROWS.get(self.device.type, 16)
+        self.rows = rows or BATCH_ROWS.get(self.device.type, 16)
         self.steps = steps or STEPS.get(self.device.type, 1)
         self.recorded = self.device.type in RECORDED
-        self.one_step, self.install = Step(model, sampling, forbidden), install
+        self.one_step, self.install = DecodingStep(model, sampling, forbidden), install
         install(self.one_step)
-        self.batch: Batch | None = None
+        self.batch: DecodingBatch | None = None
         self.midway = False  # a stream is active: keep the batch even if all rows are free for a moment
         self.writers: dict[int, Writer] = {}  # of earlier batches by number of rows, kept for their CUDA graphs
         self.waiting: deque[Text] = deque()
@@ -234,7 +234,7 @@ class Engine:
         if not self.reading and not self.waiting:
             self._shrink(batch)
 
-    def _admit(self) -> Batch | None:
+    def _admit(self) -> DecodingBatch | None:
         """Assigns rows to waiting texts: in a new batch if nothing is being written, else the free rows."""
         batch = self.batch
         if batch is None or not (batch.going or self.reading or self.flying or self.midway):
@@ -261,10 +261,10 @@ class Engine:
 
     # -- read, launch, receive ---------------------------------------------------------------------------------------
 
-    def _read(self, batch: Batch) -> None:
+    def _read(self, batch: DecodingBatch) -> None:
         reading, self.reading = self.reading, []
         texts = [text for _, text in reading]
-        batch.writer.read(
+        batch.writer.admit(
             [row for row, _ in reading],
             [text.tokens for text in texts],
             [text.draws.random() for text in texts],
@@ -274,7 +274,7 @@ class Engine:
             batch.texts[row], batch.room[row] = text, batch.writer.limit - len(text.tokens)
             text.launched, text.fresh = text.launched + 1, True
 
-    def _launch(self, batch: Batch) -> Flight:
+    def _launch(self, batch: DecodingBatch) -> Flight:
         """Launches as many steps as there is room for, at most `steps`, and starts copying their tokens."""
         going, writer = batch.going, batch.writer
         room = min((batch.room[row] for row, _ in going), default=0)
@@ -285,7 +285,7 @@ class Engine:
             for row, text in going:
                 uniform[:, row] = text.draws.random(steps)
             writer.draw(uniform)
-        tokens = writer.take(steps)
+        tokens = writer.run_steps(steps)
         wanted = []
         for row, writing in enumerate(batch.texts):
             if writing is not None and (writing.fresh or writing.going):
@@ -343,27 +343,27 @@ class Engine:
 
     def _need(self, text: Text) -> int:
         """The capacity a row needs for this text at first."""
-        if not self.one_step.fills:
+        if not self.one_step.cache_grows:
             return 1
         if self.model.context is None:
-            return len(text.tokens) + min(text.most, ROOM)
+            return len(text.tokens) + min(text.most, FIRST_CAPACITY)
         return min(len(text.tokens) + text.most, self.model.context)
 
     def _capacity(self, need: int) -> int:
         """On a GPU there is also room for steps beyond a text's end, and slots are rounded up for the kernels."""
         return need if self.device.type != "cuda" else -(-(need + self.steps) // 16) * 16 - 1
 
-    def _open(self, texts: Sequence[Text]) -> Batch:
+    def _open(self, texts: Sequence[Text]) -> DecodingBatch:
         """A batch for these texts."""
         rows, need = self._rounded(len(texts)), max(map(self._need, texts))
-        return Batch(self._keep(self._writer(rows, need, self._capacity(need))), [None] * rows, [0] * rows)
+        return DecodingBatch(self._keep(self._writer(rows, need, self._capacity(need))), [None] * rows, [0] * rows)
 
     def _rounded(self, rows: int) -> int:
         """On a GPU a power of two, so that few graphs are recorded."""
         return min(self.rows, 1 << (rows - 1).bit_length() if self.recorded else rows)
 
     def _writer(self, rows: int, least: int, capacity: int) -> Writer:
-        """An earlier writer of so many rows, if its capacity is at least `least`; else a new one, of `capacity`."""
+        """Reuses the writer with this many rows if its capacity is at least `least`; else makes one of `capacity`."""
         writer = self.writers.pop(rows, None)
         if writer is not None and writer.capacity < least:
             writer.close()  # frees its memory for the new one
@@ -379,7 +379,7 @@ class Engine:
         self.writers[writer.rows] = writer
         return writer
 
-    def _make_room(self, batch: Batch, full: list[tuple[int, Text]]) -> None:
+    def _make_room(self, batch: DecodingBatch, full: list[tuple[int, Text]]) -> None:
         """Full rows get a larger state or, at the model's context, are queued to be re-read."""
         if full and self.model.context is None:
             return self._grow(batch, need=2 * batch.writer.capacity)
@@ -390,7 +390,7 @@ class Engine:
                 text.on_reread(len(text.tokens))
         self.reading += full
 
-    def _rewind(self, batch: Batch, going: set[int], steps: int) -> None:
+    def _rewind(self, batch: DecodingBatch, going: set[int], steps: int) -> None:
         """Idle rows take the steps, too; they are reset before they would overflow."""
         spent = [row for row, room in enumerate(batch.room) if room < steps and row not in going]
         if spent:
@@ -398,11 +398,11 @@ class Engine:
         for row in spent:
             batch.room[row] = batch.writer.limit
 
-    def _grow(self, batch: Batch, *, need: int = 0, rows: int = 0) -> None:
+    def _grow(self, batch: DecodingBatch, *, need: int = 0, rows: int = 0) -> None:
         """Enlarges the rows' capacity and their number as needed."""
         before, more = batch.writer, max(0, self._rounded(rows) - len(batch.texts))
         capacity = before.capacity
-        if self.one_step.fills and need > capacity:
+        if self.one_step.cache_grows and need > capacity:
             capacity = self._capacity(need)
         elif not more:
             return
@@ -410,17 +410,17 @@ class Engine:
         if not more:
             self.writers.pop(before.rows, None)  # which is `before`
         larger = self._writer(len(batch.texts) + more, capacity, capacity)
-        larger.take_over(before)
+        larger.copy_from(before)
         if not more:
             before.close()
         batch.writer = self._keep(larger)
         batch.room = [room + batch.writer.limit - limit for room in batch.room] + [0] * more
         batch.texts += [None] * more
 
-    def _shrink(self, batch: Batch) -> None:
+    def _shrink(self, batch: DecodingBatch) -> None:
         """Removes idle rows once they are half of all; not on a GPU, which keeps its shapes."""
         kept = [row for row, _ in batch.going]
         if self.recorded or not kept or 2 * len(kept) > len(batch.texts):
             return
-        batch.writer = self._keep(batch.writer.only(kept))
+        batch.writer = self._keep(batch.writer.subset(kept))
         batch.texts, batch.room = [batch.texts[row] for row in kept], [batch.room[row] for row in kept]

@@ -28,9 +28,8 @@ def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Te
 def read_prompts(model: Model, prompts: Sequence[Sequence[int]], capacity: int | None) -> tuple[Tensor, State]:
     """Read every prompt in one call: the logits after each row's last token [R, V], and the state."""
     tokens, lengths = pad(prompts, model.device)
-    host = torch.tensor(
-        [len(prompt) for prompt in prompts]
-    )  # on the CPU, too: reading them from a GPU would synchronise
+    # On the CPU, too: reading them from a GPU would synchronize.
+    host = torch.tensor([len(prompt) for prompt in prompts])
     hidden, state = model.read(tokens, model.begin(rows=len(prompts), capacity=capacity), host)
     return model.predict(last_column(hidden, lengths)), state
 
@@ -109,7 +108,7 @@ def half(context: int) -> int:
 def replace_rows(state: State, rows: Tensor, new: State) -> None:
     """Overwrites the rows `rows` of a state with fixed capacity by those of `new`, whose capacity is not larger.
 
-    Tensors that grow with the capacity are filled from the front; what lies behind the tokens seen is never read.
+    Tensors that grow with the capacity are filled from the front; slots behind the tokens seen are never read.
     """
     for name, part in new.items():
         if isinstance(part, dict):

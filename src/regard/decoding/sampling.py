@@ -57,7 +57,7 @@ GREEDY = Sampling(temperature=0.0)
 def one_sampling(
     sampling: Sampling | None, temperature: float | None, top_k: int | None, top_p: float | None
 ) -> Sampling:
-    """How to draw, said by a Sampling or by its fields; what is None is as in Sampling()."""
+    """The Sampling given as such or by its fields; a field that is None has its default."""
     fields = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = {name: value for name, value in fields.items() if value is not None}
     if sampling is not None and given:
@@ -81,7 +81,7 @@ def uniforms(seed: int, rows: int) -> Iterator[Tensor]:
 
 def choose(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
     """logits [R, V], uniform [R] → the chosen tokens [R]; NaN predictions raise an error."""
-    tokens, highest = pick(logits, sampling, uniform.to(logits.device))
+    tokens, highest = sample_tokens(logits, sampling, uniform.to(logits.device))
     if not bool((highest < math.inf).all()):
         raise damaged()
     return tokens
@@ -91,29 +91,29 @@ def damaged() -> RegardError:
     return RegardError("The model's predictions are NaN: its weights are damaged; train it again.")
 
 
-def pick(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
+def sample_tokens(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """The chosen tokens [R] and the highest logits [R], which are not below infinity if a prediction is NaN. It never
-    synchronises, so a CUDA graph can record it."""
+    synchronizes, so a CUDA graph can record it."""
     if sampling.temperature == 0:
         highest, tokens = logits.max(-1)
         return tokens, highest
     highest = logits.amax(-1)
-    return invert(drawn_from(logits, highest, sampling), uniform), highest
+    return inverse_cdf(sampling_weights(logits, highest, sampling), uniform), highest
 
 
-def drawn_from(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:
-    """The weights [R, V] that a draw is made by: of the words that may be drawn P^(1/temperature), of others 0."""
+def sampling_weights(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:
+    """Unnormalized sampling weights [R, V]: P^(1/temperature) for words that may be drawn, else 0."""
     least = least_logit(logits, highest, sampling)
     weights = weigh(logits, highest, sampling)
     return weights if least is None else weights.masked_fill_(logits < least, 0.0)
 
 
-def chances(logits: Tensor, sampling: Sampling) -> Tensor:
-    """How probable each word is to be chosen [R, V], all in all 1; with temperature 0 the most probable one is."""
+def sampling_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
+    """The probability [R, V] that each word is chosen; with temperature 0 it is 1 for the most probable word."""
     highest, best = logits.max(-1)
     if sampling.temperature == 0:
         return torch.zeros_like(logits, dtype=torch.float64).scatter_(-1, best[:, None], 1.0)
-    weights = drawn_from(logits, highest, sampling)
+    weights = sampling_weights(logits, highest, sampling)
     return weights / weights.sum(-1, keepdim=True)
 
 
@@ -135,7 +135,7 @@ def least_logit(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor |
     return ordered.gather(-1, kept - 1)
 
 
-def invert(weights: Tensor, uniform: Tensor) -> Tensor:
+def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """For each row the first word whose cumulative weight passes uniform · total: weights [R, V] ≥ 0, tokens [R].
 
     First finds its block, then its place there: a cumulative sum over all words would be slow.

@@ -21,7 +21,7 @@ from regard.base.errors import RegardError
 from regard.decoding.ancestral import sample_hypotheses
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam, Hypothesis, beam_search
 from regard.decoding.beam_engine import Searcher
-from regard.decoding.beam_slots import Terms
+from regard.decoding.beam_slots import BeamConfig
 from regard.decoding.generate import pad
 from regard.decoding.sampling import Sampling
 from regard.layers.state import State
@@ -75,7 +75,7 @@ def translate(
         _check_lengths(model, chunk)
         found: dict[int, list[Hypothesis]] = {}
         if how is not None and engine is not None:
-            terms = Terms(how.width, n_best=how.n_best, length_penalty=how.length_penalty, **bounds)
+            terms = BeamConfig(how.width, n_best=how.n_best, length_penalty=how.length_penalty, **bounds)
             found.update(enumerate(engine.search([source for _, source in chunk], limits, terms)))
         else:
             for batch in batches([len(source) for _, source in chunk], budget):
@@ -109,7 +109,7 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 def _begin(model: Model, read: Sequence[Sequence[int]], eos: int) -> tuple[State, Tensor]:
     """The state after the sources and the boundary, and what it predicts: logits [N, V]."""
     tokens, _ = pad(read, model.device)
-    lengths = torch.tensor([len(source) for source in read])  # on the CPU: reading them from a GPU would synchronise
+    lengths = torch.tensor([len(source) for source in read])  # on the CPU: reading them from a GPU would synchronize
     hidden, state = model.read(torch.full_like(tokens[:, :1], eos), model.begin(tokens, lengths))
     return state, model.predict(hidden[:, 0])
 

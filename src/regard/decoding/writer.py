@@ -1,8 +1,8 @@
 """The engine's rows: a state at fixed addresses, and the tokens that its steps write.
 
-    read      prompts into rows: w_1 from P(· | prompt)           take      steps of all rows: w_{t+1} from P(· | state)
+    admit     prompts into rows: w_1 from P(· | prompt)       run_steps     of all rows: w_{t+1} from P(· | state)
 
-Neither synchronises with the device: rows, tokens and random numbers are given as tensors.
+Neither waits for the device: rows, tokens and random numbers are given as tensors.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torch import Tensor
 
 from regard.base.install import Install, as_written
 from regard.decoding.generate import last_column, pad, replace_rows
-from regard.decoding.sampling import Sampling, mask_tokens, pick
+from regard.decoding.sampling import Sampling, mask_tokens, sample_tokens
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
 Prompts = Sequence[Sequence[int]]  # tokens, for each row
 
 
-class Step:
+class DecodingStep:
     """One step of a model for any rows: the next logits, and the choice of a token."""
 
     def __init__(self, model: Model, sampling: Sampling, forbidden: Sequence[int]) -> None:
         self.model, self.device, self.sampling, self.forbidden = model, model.device, sampling, forbidden
-        self.fills = fills(model)
+        self.cache_grows = has_growing_cache(model)
         self.banned = torch.tensor(list(forbidden), device=self.device) if forbidden else None
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
@@ -44,7 +44,7 @@ class Step:
 
     def choose(self, logits: Tensor, uniform: Tensor, written: Tensor, highest: Tensor) -> None:
         """Chooses tokens from logits [R, V] and uniform [R]; fills `written` [R], and `highest` with the top logits."""
-        tokens, top = pick(self.allowed(logits), self.sampling, uniform)
+        tokens, top = sample_tokens(self.allowed(logits), self.sampling, uniform)
         written.copy_(tokens)
         highest.copy_(top)
 
@@ -57,7 +57,7 @@ class Writer:
 
     def __init__(
         self,
-        one_step: Step,
+        one_step: DecodingStep,
         most: int,
         rows: int,
         capacity: int,
@@ -76,30 +76,25 @@ class Writer:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def read(self, rows: Sequence[int], prompts: Prompts, uniform: Sequence[float], unfit: Prompts) -> None:
+    def admit(self, rows: Sequence[int], prompts: Prompts, uniform: Sequence[float], unfit: Prompts) -> None:
         """Reads the prompts into these rows in one call, and chooses their next tokens, which may not be `unfit`."""
         tokens, _ = pad(prompts, self.device)
-        lengths = torch.tensor(
-            [len(prompt) for prompt in prompts]
-        )  # on the CPU: reading them from a GPU would synchronise
-        self.take_in(tokens, lengths, self.on_device(rows), self.on_device(uniform), unfit)
-
-    def take_in(self, tokens: Tensor, lengths: Tensor, rows: Tensor, uniform: Tensor, unfit: Prompts = ()) -> None:
-        """`read`, from tensors: tokens [n, T], lengths [n], rows [n], uniform [n]."""
-        logits, state = self.one_step.read(tokens, lengths)
+        # Lengths stay on the CPU: reading them from a GPU would synchronize.
+        logits, state = self.one_step.read(tokens, torch.tensor([len(prompt) for prompt in prompts]))
         for place, words in enumerate(unfit):
             if words:
                 logits[place] = mask_tokens(logits[place], words)
-        chosen, highest = torch.empty_like(rows), torch.empty_like(uniform)
-        self.one_step.choose(logits, uniform, chosen, highest)
-        replace_rows(self.state, rows, state)
-        self.written[0].index_copy_(0, rows, chosen)
-        self.highest[0].index_copy_(0, rows, highest)
+        where, draws = self.on_device(rows), self.on_device(uniform)
+        chosen, highest = torch.empty_like(where), torch.empty_like(draws)
+        self.one_step.choose(logits, draws, chosen, highest)
+        replace_rows(self.state, where, state)
+        self.written[0].index_copy_(0, where, chosen)
+        self.highest[0].index_copy_(0, where, highest)
 
     @property
     def limit(self) -> int:
         """The most tokens that a row can read."""
-        most, context = self.capacity if self.one_step.fills else 2**62, self.one_step.model.context
+        most, context = self.capacity if self.one_step.cache_grows else 2**62, self.one_step.model.context
         return most if context is None else min(most, context)
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -108,7 +103,7 @@ class Writer:
         """The random numbers [steps, R] of the next steps."""
         self.uniform[: len(uniform)].copy_(self.on_device(uniform), non_blocking=True)
 
-    def take(self, steps: int) -> Tensor:
+    def run_steps(self, steps: int) -> Tensor:
         """Takes steps of every row: [steps + 1, R] the tokens read first and written, −1 for a NaN prediction."""
         self.run(steps)
         found = self.written[: steps + 1].where(self.highest[: steps + 1] < math.inf, -1)
@@ -126,14 +121,14 @@ class Writer:
         """Resets these idle rows."""
         self.state["seen"].index_fill_(0, self.on_device(rows), 0)
 
-    def take_over(self, smaller: Writer) -> None:
-        """The rows of a writer that has no more rows and no more room."""
+    def copy_from(self, smaller: Writer) -> None:
+        """Copies the rows of a writer that has at most as many rows and as much capacity."""
         replace_rows(self.state, torch.arange(smaller.rows, device=self.device), smaller.state)
         self.written[:, : smaller.rows].copy_(smaller.written)
         self.highest[:, : smaller.rows].copy_(smaller.highest)
 
-    def only(self, rows: Sequence[int]) -> Writer:
-        """Some of the rows."""
+    def subset(self, rows: Sequence[int]) -> Writer:
+        """A new writer with some of the rows."""
         where = self.on_device(rows)
         state = select_rows(self.state, where)
         fewer = Writer(self.one_step, self.most, len(rows), self.capacity, state, install=self.install)
@@ -151,8 +146,8 @@ class Writer:
         )
 
 
-def fills(model: Model) -> bool:
-    """Does a state of fixed capacity have room for only that many tokens?"""
+def has_growing_cache(model: Model) -> bool:
+    """True if a state of fixed capacity grows with the capacity, so that it can fill up."""
 
     def shapes(capacity: int) -> list[torch.Size]:
         found: list[torch.Size] = []

@@ -41,9 +41,8 @@ def label_log_probabilities(
         found: list[np.ndarray] = [np.empty(0)] * len(chunk)
         for batch in batches([len(source) for source in chunk], BATCH_TOKENS.get(model.device.type, 8192)):
             source, _ = pad([chunk[n] for n in batch], model.device)
-            lengths = torch.tensor(
-                [len(chunk[n]) for n in batch]
-            )  # on the CPU: reading them from a GPU would synchronise
+            # On the CPU: reading them from a GPU would synchronize.
+            lengths = torch.tensor([len(chunk[n]) for n in batch])
             logits, _ = model(torch.full_like(source[:, :1], eos), model.begin(source, lengths))
             logits = logits[:, 0].double()
             logits[:, list(forbidden)] = -math.inf

@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 Link = tuple[int, int]  # (source word, target word)
 Span = tuple[int, int]  # characters from … up to
@@ -87,7 +87,7 @@ def token_spans(tokenizer: Tokenizer, ids: Iterable[int]) -> list[Span]:
 
 
 def spans_in(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
-    """The span of each token in a text normalised by the tokenizer, also of a word that became <unk>."""
+    """The span of each token in a text normalized by the tokenizer, also of a word that became <unk>."""
     if tokenizer.kind != "word":
         return token_spans(tokenizer, ids)
     spans = [(start, end) for start, end in tokenizer.offsets(text)]
@@ -106,7 +106,7 @@ def _byte_spans(pieces: Iterable[bytes]) -> list[Span]:
 
 
 def word_spans(words: Sequence[str], text: str) -> list[Span]:
-    """Where words, given in their order, lie in their text."""
+    """The spans of words in a text; the words are given in its order."""
     spans, end = [], 0
     for word in words:
         start = text.find(word, end)

@@ -1,4 +1,4 @@
-"""Is one system significantly better than another? The paired bootstrap (Koehn 2004).
+"""Whether one system is significantly better than another, by the paired bootstrap (Koehn 2004).
 
     d* = score of A − score of B on n sentences drawn with replacement, the same for both;   many times
 

@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.systems.model import Model
-from regard.text.batches import segment_batches
+from regard.text.batches.text_batches import segment_batches
 
 SEGMENT = 256  # tokens that a segment reads of a model without a context; in a comparison and a validation, at most
-LONGEST = 4096  # … of a model with a longer context: attention's memory grows with the square of it
+MAX_SEGMENT = 4096  # … if the context is longer: attention's memory grows with its square
 NUMBERS_AT_ONCE = 2**26  # a batch holds at most this many logits (256 MiB in fp32), or 1/128 of a larger GPU's memory
-ROWS_AT_ONCE = {"cuda": 256}  # and so many rows; elsewhere 64
+BATCH_ROWS = {"cuda": 256}  # at most this many rows in a batch; elsewhere 64
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
 LOOKED_UP = 2**15  # … by a model that only looks up counts: enough that calls cost little, and near in memory
 
@@ -56,11 +56,11 @@ class Method:
             if limit is not None:
                 raise RegardError(f"This model reads at most {limit} tokens at once: evaluate without --stream.")
             return cls(0, 0, stream=True)
-        read = segment if segment is not None else min(LONGEST, _context(model) or SEGMENT)
+        read = segment if segment is not None else min(MAX_SEGMENT, _context(model) or SEGMENT)
         warm = overlap if overlap is not None else read // 2
         if limit is not None and read > limit:
             raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
-        at_least("--segment", read, 1)
+        check_range("--segment", read, 1)
         if not 0 <= warm < read:
             raise RegardError(f"--overlap must be at least 0 and below the segment's {read} tokens, not {warm}.")
         return cls(read - warm, warm)
@@ -116,7 +116,7 @@ def token_losses(
     model.eval()
     if rows is None:
         rows = rows_at_once(model, max(method.length + method.overlap, 1))
-    at_least("--rows", rows, 1)
+    check_range("--rows", rows, 1)
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
     for losses in batches:
         yield losses.double().cpu().numpy()
@@ -150,7 +150,7 @@ def rows_at_once(model: Model, length: int) -> int:
     numbers = NUMBERS_AT_ONCE
     if model.device.type == "cuda":
         numbers = max(numbers, torch.cuda.get_device_properties(model.device).total_memory // (128 * 4))
-    return max(1, min(ROWS_AT_ONCE.get(model.device.type, 64), numbers // (model.loss_width * length)))
+    return max(1, min(BATCH_ROWS.get(model.device.type, 64), numbers // (model.loss_width * length)))
 
 
 def segment_losses(model: Model, ids: np.ndarray, method: Method, eos: int) -> np.ndarray:

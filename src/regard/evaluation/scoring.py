@@ -57,7 +57,7 @@ def line_sums(numbers: np.ndarray, ends: np.ndarray) -> list[float]:
 
 @torch.no_grad()
 def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int, *, alone: bool = False) -> list[np.ndarray]:
-    """−log P of every token of every line (which ends in <eos>), in nats; batches are by length, order is kept."""
+    """−log P of every token of every line (which ends in <eos>), in nats, in the order given; batches are by length."""
     model.eval()
     losses: list[np.ndarray | None] = [None] * len(lines)
     short = [n for n, line in enumerate(lines) if len(line) <= (model.context or LONG)]
@@ -92,9 +92,8 @@ def pair_losses(
         rows = 1 if alone else rows_at_once(model, len(written[order[0]]))
         batch, order = order[:rows], order[rows:]
         source, _ = pad([read[n] for n in batch], model.device)
-        source_lengths = torch.tensor(
-            [len(read[n]) for n in batch]
-        )  # on the CPU: reading them from a GPU would synchronise
+        # On the CPU: reading them from a GPU would synchronize.
+        source_lengths = torch.tensor([len(read[n]) for n in batch])
         following, lengths = pad([written[n] for n in batch], model.device)
         tokens, _ = pad([[eos, *written[n][:-1]] for n in batch], model.device)
         nll, _ = model.loss(tokens, following, model.begin(source, source_lengths), lengths)

@@ -4,8 +4,8 @@ The same run gives the same bytes: names are sorted, times are left out, nothing
 file's name alone, so no path of this machine is in it; `report.html` is left out (`regard evaluate` writes it again).
 
 An archive may come from anyone. Only the files of a run come out of it, each of exactly the size and digest that was
-recorded, and nothing is unpacked that is not as large as it lies there. Code of one's own comes along, and is not run
-before it was named on this machine (systems/code.py).
+recorded; nothing is unpacked whose size differs. The run's own code is included, and does not run until it is trusted
+on this machine (systems/own/code.py).
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from typing import Any, BinaryIO
 import tomli_w
 
 import regard
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
-from regard.base.files import claiming, locked, making_folder, reading
-from regard.base.numbers import counted
+from regard.base.locks import exclusive_name, try_lock
+from regard.base.numbers import pluralize
+from regard.base.reading import reading
+from regard.base.writing import atomic_folder
 from regard.report.progress import say
-from regard.runs.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
-from regard.runs.new_folder import check_free
 from regard.runs.recipe import read_recipe, without_folders
+from regard.runs.store.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
+from regard.runs.store.lock import check_free
 from regard.training.checkpointing import kept_weights
 
 MANIFEST = "regard-archive.json"
@@ -40,7 +43,7 @@ VERSION = 1
 TEXTS = ("recipe.toml", "run.json")  # in which paths are left out
 FILES = (*TEXTS, "tokenizer.json", "tokenizer.source.json", "metrics.jsonl", WEIGHTS, CHECKPOINT, ANCESTORS)
 NAME = re.compile(r"kept/[0-9]{1,12}\.safetensors|[A-Za-z_][\w-]{0,100}\.py|" + "|".join(map(re.escape, FILES)))
-LARGEST_TEXT = 1 << 26
+MAX_TEXT_BYTES = 1 << 26
 BLOCK = 1 << 20
 
 # -- out ---------------------------------------------------------------------------------------------------------------
@@ -51,7 +54,7 @@ def write(folder: Path, out: Path, *, training: str = "yes") -> None:
     if training not in ("yes", "no"):
         raise RegardError(f"--training must be yes or no, not {training!r}.")
     facts = read_facts(folder)
-    with locked(folder / ".lock"):
+    with try_lock(folder / ".lock"):
         files = _files(folder, facts, training == "yes")
         replaced = {"recipe.toml": _recipe(folder), "run.json": _facts(facts)}
         recorded = {}
@@ -68,24 +71,24 @@ def write(folder: Path, out: Path, *, training: str = "yes") -> None:
 
 def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Path]:
     """The files of a run by the name that they get."""
-    found = {name: folder / name for name in FILES if (folder / name).exists()}
-    if WEIGHTS not in found and CHECKPOINT not in found:
+    files = {name: folder / name for name in FILES if (folder / name).exists()}
+    if WEIGHTS not in files and CHECKPOINT not in files:
         raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
-    if not training and WEIGHTS in found:
-        found.pop(CHECKPOINT, None)
+    if not training and WEIGHTS in files:
+        files.pop(CHECKPOINT, None)
     elif training:
-        found |= {f"kept/{path.name}": path for path in kept_weights(folder)}
+        files |= {f"kept/{path.name}": path for path in kept_weights(folder)}
     if isinstance(code := facts.get("code"), dict):
         name = str(code.get("file", ""))
         if not NAME.fullmatch(name) or not name.endswith(".py") or not (folder / name).exists():
-            raise RegardError(f"{folder} was trained with code of its own, and {name!r:.80} is not there: put it back.")
+            raise RegardError(f"{folder} was trained with its own code, and {name!r:.80} is missing: put it back.")
         if _hides_module(name):
             raise RegardError(
                 f"{folder} was trained with {name}, which would hide the module of that name elsewhere: "
                 "give the file another name and train again."
             )
-        found[name] = folder / name
-    return found
+        files[name] = folder / name
+    return files
 
 
 @contextmanager
@@ -114,21 +117,21 @@ def _recipe(folder: Path) -> bytes:
 def _facts(facts: dict[str, Any]) -> bytes:
     recipe = facts.get("recipe")
     plain = facts | ({"recipe": without_folders(recipe)} if isinstance(recipe, dict) else {})
-    return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(with_digest(plain), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------
 
 
 def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
-    """Open an archive as a run; damage and anything that is no file of a run are refused."""
+    """Open an archive as a run; damaged archives and files that do not belong to a run are refused."""
     if tokenizer_file is not None:
         raise RegardError("--tokenizer does not apply: an archive has its own.")
     check_free(run)
     if run.exists():  # an empty folder, which cannot be held and renamed at once
         raise RegardError(f"{run} exists already: choose another --run.")
     try:
-        with zipfile.ZipFile(file) as archive, claiming(run), making_folder(run) as made:
+        with zipfile.ZipFile(file) as archive, exclusive_name(run), atomic_folder(run) as made:
             recorded = _manifest(file, archive)
             for name, expected in recorded.items():
                 _unpack(file, archive, name, expected, made / name)
@@ -137,7 +140,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         if isinstance(error, RegardError):
             raise
         raise _damaged(file, str(error)) from None
-    say(f"imported {counted(len(recorded), 'file')} of a run; every digest is as recorded")
+    say(f"imported {pluralize(len(recorded), 'file')} of a run; every digest is as recorded")
     for name in recorded:
         if name.endswith(".py"):
             say(f"note: it was trained with code of its own, {run / name}, which runs only after you have named it")
@@ -149,7 +152,7 @@ def _damaged(file: Path, how: str) -> RegardError:
 
 
 def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]:
-    """What the archive says that it holds, once it holds that and nothing else."""
+    """The archive's table of contents, after checking that it matches the files."""
     entries = archive.infolist()
     names = [entry.filename for entry in entries]
     if MANIFEST not in names:
@@ -165,21 +168,21 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
             )
     content = json.loads(_small(file, archive, MANIFEST))
     if not isinstance(content, dict) or content.get("archive") != VERSION:
-        found = content.get("archive") if isinstance(content, dict) else None
-        raise RegardError(f"{file} is an archive of version {found!r:.20}; this Regard reads version {VERSION}.")
+        version = content.get("archive") if isinstance(content, dict) else None
+        raise RegardError(f"{file} is an archive of version {version!r:.20}; this Regard reads version {VERSION}.")
     recorded = content.get("files")
     if not isinstance(recorded, dict) or sorted(names) != sorted([*recorded, MANIFEST]):
         raise _damaged(file, "it does not hold what it lists")
     for name, expected in recorded.items():
         if not NAME.fullmatch(name):
-            raise RegardError(f"{file} holds {name!r:.80}, which is no file of a run: it is not unpacked.")
+            raise RegardError(f"{file} holds {name!r:.80}, which does not belong to a run: it is not unpacked.")
         if not isinstance(expected, dict) or archive.getinfo(name).file_size != expected.get("bytes"):
             raise _damaged(file, f"{name} has another size than recorded")
     return recorded
 
 
 def _small(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > LARGEST_TEXT:
+    if archive.getinfo(name).file_size > MAX_TEXT_BYTES:
         raise _damaged(file, f"{name} is too large")
     return archive.read(name)
 
@@ -196,11 +199,11 @@ def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str,
 
 
 def _check_run(file: Path, made: Path, names: set[str]) -> None:
-    """It is a whole run, and code is only what run.json says the run was trained with."""
+    """Checks that the run is complete, and that its only code is the code named in run.json."""
     if missing := [name for name in TEXTS if name not in names]:
-        raise RegardError(f"{file} holds no {missing[0]}, so it is no archive of a run: export the run again.")
+        raise RegardError(f"{file} holds no {missing[0]}, so it is not an archive of a run: export the run again.")
     if not names & {WEIGHTS, CHECKPOINT}:
-        raise RegardError(f"{file} holds no weights, so it is no archive of a run: export the run again.")
+        raise RegardError(f"{file} holds no weights, so it is not an archive of a run: export the run again.")
     try:
         read_recipe(made / "recipe.toml")
         code = read_facts(made).get("code")
@@ -216,7 +219,7 @@ def _check_run(file: Path, made: Path, names: set[str]) -> None:
 
 
 def _hides_module(name: str) -> bool:
-    """Would Python, in the folder of this file, import it in place of a module of its own or an installed one?"""
+    """True if Python, started in the folder of this file, would import it instead of a standard or installed module."""
     stem = name.removesuffix(".py")
     if stem in sys.stdlib_module_names or stem in ("regard", "sitecustomize", "usercustomize"):
         return True

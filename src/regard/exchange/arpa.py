@@ -23,10 +23,11 @@ from typing import NoReturn, TextIO
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.files import reading, replacing
+from regard.base.reading import reading
+from regard.base.writing import atomic_write
 from regard.systems.kneser_ney import Estimate
 from regard.systems.ngram import ORDERS, NGram, Settings
-from regard.text.lines import bounded_lines
+from regard.text.readers.lines import bounded_lines
 
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
 ZERO = -99.0  # log₁₀ of probability 0
@@ -43,12 +44,12 @@ def escape(token: str) -> str:
     if token in ("", START, END, UNKNOWN):
         return LITERAL + token
     pictured = re.sub("[␀-␡]", rf"{LITERAL}\g<0>", token)
-    return re.sub("[\0-\x20]", lambda found: chr(0x2400 + ord(found[0])), pictured)
+    return re.sub("[\0-\x20]", lambda match: chr(0x2400 + ord(match[0])), pictured)
 
 
 def unescape(word: str) -> str:
-    """The token that an ARPA word stands for."""
-    return re.sub("␡(.?)|([␀-␠])", lambda found: chr(ord(found[2]) - 0x2400) if found[2] else found[1], word)
+    """The token of an ARPA word."""
+    return re.sub("␡(.?)|([␀-␠])", lambda match: chr(ord(match[2]) - 0x2400) if match[2] else match[1], word)
 
 
 def spell(tokens: list[str]) -> list[str]:
@@ -69,7 +70,7 @@ def spell(tokens: list[str]) -> list[str]:
 
 def write_arpa(model: NGram, tokens: list[str], path: str | Path) -> None:
     """Write the model with `tokens`, its vocabulary by id, as an ARPA file, whole or not at all."""
-    with replacing(Path(path)) as temporary:
+    with atomic_write(Path(path)) as temporary:
         write_straight(model, tokens, temporary)
 
 
@@ -160,16 +161,16 @@ def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
 
 
 def _read_sizes(lines: _Lines) -> list[int]:
-    """How many grams each order has: `ngram 1=…`, `ngram 2=…`."""
+    """The number of n-grams of each order: `ngram 1=…`, `ngram 2=…`."""
     while lines.next("\\data\\").strip() != "\\data\\":
         if lines.number == PREAMBLE:
             lines.wrong(f"there is no \\data\\ on the first {PREAMBLE} lines")
     sizes: list[int] = []
     while line := lines.next("a blank line").strip():
-        found = re.fullmatch(r"ngram\s+(\d{1,99})\s*=\s*(\d{1,99})", line)  # int() refuses more than 4,300 digits
-        if not found or int(found[1]) != len(sizes) + 1:
+        match = re.fullmatch(r"ngram\s+(\d{1,99})\s*=\s*(\d{1,99})", line)  # int() refuses more than 4,300 digits
+        if not match or int(match[1]) != len(sizes) + 1:
             lines.wrong(f"expected `ngram {len(sizes) + 1}=…`, not {line[:40]!r}")
-        sizes.append(int(found[2]))
+        sizes.append(int(match[2]))
     if len(sizes) not in ORDERS:
         lines.wrong(f"Regard knows orders {ORDERS[0]} to {ORDERS[-1]}, and this file has {len(sizes)}")
     return sizes
@@ -197,7 +198,7 @@ def _natural(log10: float) -> float:
 
 
 def _read_unigrams(lines: _Lines, sizes: list[int]) -> tuple[list[str], Estimate]:
-    """The words by id, </s> first and <unk> second, and what the file says of them; <s> is merged into </s>."""
+    """The words by id, </s> first and <unk> second, and their entries; <s> is merged into </s>."""
     entries: dict[str, tuple[float, float]] = {}
     for probability, (word,), weight in _read_entries(lines, 1, sizes):
         if word in entries:

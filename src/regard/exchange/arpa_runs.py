@@ -7,17 +7,18 @@ from math import log
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.files import sweep, write_text
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
+from regard.base.writing import remove_partial_files, write_text
 from regard.exchange.arpa import read_arpa, spell, write_straight
 from regard.exchange.parity import Parity, texts
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers
-from regard.runs.language_run import LanguageRun
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers
+from regard.runs.store.lock import check_free, new_folder
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.ngram import NGram
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 TOKENIZE_FIRST = """\
@@ -36,9 +37,9 @@ def write(run: LanguageRun, out: Path) -> None:
 
 
 def write_beside(run: LanguageRun, out: Path) -> str:
-    """Write the tokenizer into a file beside OUT, and return how to use both."""
+    """Write the tokenizer next to OUT, and return how to use both."""
     path, content = out.with_name(f"{out.name.removesuffix('.arpa')}.tokenizer.json"), run.tokenizer.json
-    sweep(path.parent, of=path.name)  # while OUT is claimed
+    remove_partial_files(path.parent, of=path.name)  # while OUT is claimed
     if not (path.is_file() and path.read_bytes() == content.encode()):  # an earlier export of the run wrote it
         write_text(path, content, new=True)
     if run.tokenizer.pretokenised:  # kenlm splits a line at its spaces, too
@@ -47,19 +48,19 @@ def write_beside(run: LanguageRun, out: Path) -> str:
 
 
 def check(run: LanguageRun, out: Path) -> Parity:
-    """Let kenlm read the file and score the run's held-out lines."""
+    """Compare kenlm's scores of the run's held-out lines with Regard's."""
     try:
         import kenlm
     except ImportError:
         raise RegardError(f"{out} was written; to check it: pip install kenlm.") from None
     theirs, words, lines = kenlm.Model(str(out)), spell(run.tokenizer.tokens), texts(run, 64)
     scores = [theirs.score(" ".join(words[token] for token in run.tokenizer.encode(line))) for line in lines]
-    ours = [found.log_probability / log(10) for found in run.score(lines)]
+    ours = [score.log_probability / log(10) for score in run.score(lines)]
     return Parity(
         system=run.recipe.system,
         format="arpa",
         program=f"kenlm {version('kenlm')}",
-        compared=f"log10 P of {counted(len(lines), 'line')}",
+        compared=f"log10 P of {pluralize(len(lines), 'line')}",
         largest_difference=max(abs(one - other) for one, other in zip(scores, ours)),
     )
 
@@ -80,7 +81,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         write_folder(folder, recipe, Tokenizers(tokenizer))
         save_tensors(folder / "model.safetensors", model.state_dict())
         write_facts(folder, recipe, model, {"name": file.name})
-    say(f"imported {grouped(model.stored_numbers)} n-grams")
+    say(f"imported {group_digits(model.stored_numbers)} n-grams")
     return folder
 
 
@@ -89,7 +90,7 @@ def _tokenizer_of(tokens: list[str]) -> Tokenizer:
     if tokens[:2] != ["<eos>", "<unk>"]:
         raise RegardError(
             "The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer (an "
-            "export from Regard writes it beside the file, as NAME.tokenizer.json)."
+            "export from Regard writes it next to the file, as NAME.tokenizer.json)."
         )
     by_character = all(len(token) == 1 for token in tokens[2:])
     return Tokenizer.of_tokens(tokens, "char" if by_character else "word")

@@ -20,8 +20,8 @@ import ctranslate2
 import torch
 
 from regard.decoding.beam import Hypothesis
-from regard.decoding.beam_slots import Terms
-from regard.text.tokenizer import Tokenizer
+from regard.decoding.beam_slots import BeamConfig
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048  # of sources that are searched together
 
@@ -43,7 +43,9 @@ class CTranslate2Engine:
         self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=workers, intra_threads=1)
         torch.set_num_threads(workers)  # it takes its own number for all that uses OpenMP in this thread
 
-    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig
+    ) -> list[list[Hypothesis]]:
         """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
         how: dict[str, Any] = {
             "beam_size": terms.width,
@@ -66,17 +68,17 @@ class CTranslate2Engine:
             waiting.update(zip(numbers, self.translator.translate_batch(read, max_decoding_length=limit, **how)))
         return [self._hypotheses(waiting[n].result(), terms) for n in range(len(sources))]
 
-    def _hypotheses(self, result: Any, terms: Terms) -> list[Hypothesis]:
-        found = []
+    def _hypotheses(self, result: Any, terms: BeamConfig) -> list[Hypothesis]:
+        hypotheses = []
         for written, score in zip(result.hypotheses, result.scores, strict=True):
             tokens = [self.ids[symbol] for symbol in written]
             finished = bool(tokens) and tokens[-1] == terms.eos
-            found.append(Hypothesis(tokens, score * len(tokens) ** terms.length_penalty, score, finished))
-        found.sort(key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))  # as here, cut off ones last
-        return found[: terms.n_best]
+            hypotheses.append(Hypothesis(tokens, score * len(tokens) ** terms.length_penalty, score, finished))
+        hypotheses.sort(key=lambda one: (not one.finished, -one.score))  # as here, cut off ones last
+        return hypotheses[: terms.n_best]
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """log P of each token of the targets and of their <eos>; both sides without <eos>."""
         read = [[self.source[token] for token in tokens] for tokens in sources]
         written = [[self.target[token] for token in tokens] for tokens in targets]
-        return [found.log_probs for found in self.translator.score_batch(read, written, max_input_length=0)]
+        return [result.log_probs for result in self.translator.score_batch(read, written, max_input_length=0)]

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
-from regard.base.files import making_folder, waiting_for, write_text
-from regard.base.numbers import a
-from regard.base.settings import one_of
+from regard.base.locks import lock
+from regard.base.numbers import with_article
+from regard.base.settings import check_choice
+from regard.base.writing import atomic_folder, write_text
 from regard.decoding.translate import translate
 from regard.evaluation.bleu import bleu
 from regard.evaluation.scoring import pair_losses
@@ -32,15 +33,15 @@ from regard.exchange.parity import Parity, texts, token_rows
 from regard.layers.attention import CrossAttention, MultiHeadSelfAttention
 from regard.layers.blocks import FeedForward
 from regard.layers.embedding import Embedding
-from regard.runs.folder import Tokenizers
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
 from regard.runs.run import PairRun
-from regard.runs.translation_run import TranslationRun
+from regard.runs.store.folder import Tokenizers
+from regard.runs.tasks.task import task_of
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
-from regard.text.tokenizer import EOS, UNK
+from regard.text.tokenizers.engine import EOS, UNK
 
 SENTENCES = 200  # that are translated to compare
 ROWS = 1024  # of the table of positions at least, where the model has no limit
@@ -55,7 +56,7 @@ def write(run: AnyRun, out: Path, quantization: str = "float32") -> None:
 
 def save(run: AnyRun, out: Path, quantization: str = "float32") -> None:
     """The model alone."""
-    one_of("--quantization", quantization, ACCEPTED_MODEL_TYPES)
+    check_choice("--quantization", quantization, ACCEPTED_MODEL_TYPES)
     save_spec(specify(run), out, quantization)
 
 
@@ -68,12 +69,12 @@ def save_spec(spec: Any, out: Path, quantization: str) -> None:
 # -- the specification -----------------------------------------------------------------------------------------------
 
 
-def specify(run: AnyRun) -> Any:
+def specify(run: Any) -> Any:
     """CTranslate2's specification, filled with the run's weights."""
-    if isinstance(run, TranslationRun) and isinstance(run.model, Transformer):
+    if isinstance(run.model, Transformer):
         rows = max(ROWS, 2 * run.recipe.data.longest + 16)
         return translator_spec(run.model, symbols(run.source_tokenizer), symbols(run.tokenizer), rows)
-    if isinstance(run, LanguageRun) and isinstance(run.model, GPT):
+    if isinstance(run.model, GPT):
         spec = TransformerDecoderModelSpec(_decoder_alone(run.model))
         spec.register_vocabulary(symbols(run.tokenizer))
         return _configured(spec, symbols(run.tokenizer))
@@ -81,7 +82,7 @@ def specify(run: AnyRun) -> Any:
 
 
 def translator_spec(model: Transformer, source: list[str], target: list[str], rows: int = ROWS) -> Any:
-    """Of a model whose vocabularies are these, by id."""
+    """The configuration of a model with these vocabularies, by id."""
     spec = TransformerSpec(*_encoder_decoder(model, rows))
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
@@ -128,7 +129,7 @@ def _decoder_alone(model: GPT) -> Any:
     alibi = settings.position == "alibi"
     if alibi and settings.heads & (settings.heads - 1):
         raise RegardError(
-            f"CTranslate2 has other ALiBi slopes where the heads are no power of two, so model.heads {settings.heads} "
+            f"CTranslate2 has other ALiBi slopes unless the heads are a power of two, so model.heads {settings.heads} "
             "with model.position alibi cannot be written."
         )
     decoder = TransformerDecoderSpec(
@@ -208,7 +209,7 @@ def _numbers(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy().copy()
 
 
-# -- the page beside it ----------------------------------------------------------------------------------------------
+# -- its README ------------------------------------------------------------------------------------------------------
 
 TRANSLATE = """\
 import ctranslate2
@@ -241,7 +242,7 @@ def example(run: AnyRun) -> str:
 
 
 def readme(run: AnyRun) -> str:
-    return f"""# {a(run.recipe.system).capitalize()} for CTranslate2
+    return f"""# {with_article(run.recipe.system).capitalize()} for CTranslate2
 
 Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard and no PyTorch.
 
@@ -250,21 +251,21 @@ Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard 
 """
 
 
-# -- beside Regard ---------------------------------------------------------------------------------------------------
+# -- compared with Regard --------------------------------------------------------------------------------------------
 
 
 def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslate2Engine:
     """The run's weights as they are now, in CTranslate2; they are converted once, into the cache folder."""
     folder = cache_folder() / "ctranslate2" / _digest(run, quantization)
-    with waiting_for(folder.parent / ".lock"):
+    with lock(folder.parent / ".lock"):
         if not folder.exists():
-            with making_folder(folder) as made:
+            with atomic_folder(folder) as made:
                 save(run, made, quantization)
     return CTranslate2Engine(folder, symbols(run.source_tokenizer), symbols(run.tokenizer))
 
 
 def _digest(run: TranslationRun, quantization: str) -> str:
-    """Of everything that a converted model is made from."""
+    """A digest of everything that determines the converted model."""
     digest = hashlib.blake2b(digest_size=16)
     for part in (ctranslate2.__version__, quantization, run.recipe.model, run.recipe.data.longest):
         digest.update(f"{part}\n".encode())
@@ -277,10 +278,10 @@ def _digest(run: TranslationRun, quantization: str) -> str:
 
 
 @torch.no_grad()
-def check(run: AnyRun, out: Path, quantization: str = "float32") -> Parity:
-    """CTranslate2 beside Regard: log-probabilities of the same tokens, and the texts that both find best."""
+def check(run: Any, out: Path, quantization: str = "float32") -> Parity:
+    """Compares CTranslate2 with Regard: log-probabilities of the same tokens, and the best texts of both."""
     program = f"CTranslate2 {ctranslate2.__version__}, {quantization}"
-    if isinstance(run, TranslationRun):
+    if task_of(run).has_source:
         return Parity(run.recipe.system, "ctranslate2", program, *_compare_translations(run, out))
     rows = [[run.tokenizer.eos, *row[:-1]] for row in token_rows(run)]
     theirs = np.asarray(ctranslate2.Generator(str(out), device="cpu").forward_batch(rows, return_log_probs=True))
@@ -301,11 +302,11 @@ def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, s
     scores = engine.score(sources, [best.text_tokens for best in ours])
     largest = max(_largest(loss + np.asarray(score)) for loss, score in zip(losses, scores, strict=True))
     same = sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
-    found = f"{same} of {len(lines)} translations, beam 5"
+    sentence = f"{same} of {len(lines)} translations, beam 5"
     if references:
         written = [[run.tokenizer.decode(best.text_tokens).strip() for best in side] for side in (ours, theirs)]
-        found += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
-    return "log P of each token of our translations", largest, found
+        sentence += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
+    return "log P of each token of our translations", largest, sentence
 
 
 def _held_out(run: TranslationRun) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""`regard.export` and `regard.import_model`: what the commands `regard export` and `regard import` do, from Python."""
+"""`regard.export` and `regard.import_model`: the Python versions of `regard export` and `regard import`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""A folder in the layout of Hugging Face, by anyone: its config.json and its tensors, looked at before use.
+"""A folder in Hugging Face's layout from any source: its config.json and its tensors, checked before use.
 
-Weights come from safetensors alone. Names, shapes and sizes are checked against what config.json says before a number
-is read, so nothing that a file claims is allocated.
+Weights come only from safetensors files. Names, shapes and sizes are checked against config.json before a number is
+read, so a size that a file merely claims is never allocated.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,26 +16,18 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import check_tensor_file, reading
+from regard.base.reading import check_tensor_file, read_object
 
-LARGEST_JSON = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
 INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 FLOATS = {"F64", "F32", "F16", "BF16"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    with reading(path) as stream:
-        content = stream.read(LARGEST_JSON + 1)
-    if len(content) > LARGEST_JSON:
-        raise RegardError(f"{path} has more than {LARGEST_JSON >> 20} MiB, which no such file needs: check the folder.")
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+    values = read_object(path)
+    if values is None:
         raise RegardError(f"{path} is not a JSON object: it is damaged; copy the folder again.")
-    return found
+    return values
 
 
 class Config:
@@ -72,7 +63,7 @@ class Config:
         return value
 
     def one(self, name: str, known: Mapping[Any, str], default: Any = None) -> str:
-        """What Regard calls a value of this name; one that it has no name for is refused."""
+        """Regard's name for this value; values without one are refused."""
         value = self.values.get(name, default)
         if not isinstance(value, (str, int, float)) or value not in known:
             self.wrong(f"{name} is {value!r:.40}, and Regard has only {', '.join(map(str, known))}")
@@ -81,12 +72,12 @@ class Config:
     def must_be(self, **expected: Any) -> None:
         """Refuse settings that Regard's model does not have; one that is absent has the expected value."""
         for name, value in expected.items():
-            found = self.values.get(name, value)
-            if found != value:
-                self.wrong(f"{name} is {found!r:.40}, and Regard reads such folders only with {value!r}")
+            actual = self.values.get(name, value)
+            if actual != value:
+                self.wrong(f"{name} is {actual!r:.40}, and Regard reads such folders only with {value!r}")
 
 
-class Weights:
+class ForeignWeights:
     """Tensors by name, without a prefix; each is read once it has the shape that it should have.
 
     `files`: for each name an open safetensors file, or whatever gives a slice and a tensor of that name.
@@ -98,7 +89,7 @@ class Weights:
         self.unread = set(self._names)
 
     @classmethod
-    def of_folder(cls, folder: Path, prefix: str = "") -> Weights:
+    def of_folder(cls, folder: Path, prefix: str = "") -> ForeignWeights:
         return cls(folder, _open_all(folder, _named_in(folder)), prefix)
 
     def shape(self, name: str) -> list[int]:
@@ -118,11 +109,11 @@ class Weights:
         return tensor
 
     def ignore(self, *patterns: str) -> None:
-        """Tensors that repeat what is known."""
+        """Drops tensors that repeat others."""
         self.unread = {name for name in self.unread if not any(re.fullmatch(pattern, name) for pattern in patterns)}
 
     def finish(self, what: str) -> None:
-        """Refuse tensors that nobody asked for: the model would not be the one that was saved."""
+        """Refuse tensors that were not used: the model would not be the one that was saved."""
         if self.unread:
             raise RegardError(f"{self.where} holds the tensor {min(self.unread)}, which {what} does not have.")
 
@@ -151,7 +142,7 @@ def _named_in(folder: Path) -> list[str]:
     names = sorted({str(name) for name in places.values()})
     for name in names:
         if not re.fullmatch(r"[\w][\w.-]*\.safetensors", name):
-            raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is no safetensors file of this folder.")
+            raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is not a safetensors file of this folder.")
     return names
 
 

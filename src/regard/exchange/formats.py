@@ -1,6 +1,6 @@
 """`regard export` and `regard import`: a run in another program's format, and the other way round.
 
-A format is one entry of FORMATS and one module, imported only when it is asked for. The module has
+A format is one entry of FORMATS and one module, imported only when it is needed. The module has
 
     write(run, out, **options)          `out` does not exist yet: a file or folder of another name, which becomes OUT
     check(run, out, **options)          optional: what the format's own program makes of it, as a `Parity`
@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.base.errors import RegardError
-from regard.base.files import claiming, making_folder, reading, replacing
-from regard.base.numbers import a
-from regard.base.settings import one_of
+from regard.base.locks import exclusive_name
+from regard.base.numbers import with_article
+from regard.base.reading import reading
+from regard.base.settings import check_choice
+from regard.base.writing import atomic_folder, atomic_write
 
 if TYPE_CHECKING:
     from regard.exchange.parity import Parity
@@ -31,7 +33,7 @@ class Format:
     what: str  # one line
     systems: tuple[str, ...] = ()  # that it takes; empty: every one
     networks: bool = False  # of every system but those that count
-    folder: bool = False  # what it writes: a folder, or one file
+    folder: bool = False  # the output: a folder, or one file
     options: Mapping[str, str] | None = None  # of `write`, each with a line of documentation
     opened: bool = True  # whether `write` takes the run that `load` opens; else its folder
     package: str = ""  # that is needed to write it, as pip names it; "" = none besides Regard's own
@@ -91,23 +93,23 @@ def export(
     folder: Path, to: str, out: Path, *, options: Mapping[str, str] | None = None, check: bool = False
 ) -> Parity | None:
     """Write the run's model as `out`, whole or not at all; nothing that is there already is overwritten."""
-    one_of("--to", to, tuple(FORMATS))
+    check_choice("--to", to, tuple(FORMATS))
     form, options = FORMATS[to], dict(options or {})
     for name in options:
         if name not in (form.options or {}):
             takes = ", ".join(f"--{known}" for known in form.options or {}) or "none"
             raise RegardError(f"--to {to} has no option --{name}; its own are: {takes}.")
     from regard.report.progress import say
-    from regard.runs.facts import read_facts
+    from regard.runs.store.facts import read_facts
 
-    read_facts(folder)  # what is no run is said first: the two may stand in the wrong order
+    read_facts(folder)  # this error comes first: RUN and OUT may be in the wrong order
     if out.exists() or out.is_symlink():
         raise RegardError(f"{out} exists already; remove it or choose another name.")
     run = _open(folder, to) if form.opened else folder
     module = _module(form, to)
     if check and not hasattr(module, "check"):
         raise RegardError(f"--to {to} has no --check.")
-    with claiming(out), making_folder(out) if form.folder else replacing(out, new=True) as made:
+    with exclusive_name(out), atomic_folder(out) if form.folder else atomic_write(out, new=True) as made:
         module.write(run, made, **options)
         note = module.write_beside(run, out) if hasattr(module, "write_beside") else ""
     if note:
@@ -130,8 +132,8 @@ def _other(to: str, system: str, folder: Path) -> str:
         for name, form in FORMATS.items()
     }
     fitting = [name for name, systems in takes.items() if system in systems]
-    instead = f"; for {a(system)} there is {', '.join(fitting)}" if fitting else ""
-    return f"--to {to} takes {' and '.join(FORMATS[to].systems)}, and {folder} is {a(system)}{instead}."
+    instead = f"; for {with_article(system)} there is {', '.join(fitting)}" if fitting else ""
+    return f"--to {to} takes {' and '.join(FORMATS[to].systems)}, and {folder} is {with_article(system)}{instead}."
 
 
 def _module(form: Format, to: str) -> Any:
@@ -143,11 +145,11 @@ def _module(form: Format, to: str) -> Any:
         raise RegardError(f"--to {to} needs the package {missing.name}: pip install {form.package}.") from None
 
 
-READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json"}  # by how a file begins; any other is taken for ARPA
+READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json"}  # by a file's first bytes; any other file is read as ARPA
 
 
 def import_file(file: Path, run: Path | None = None, tokenizer_file: Path | None = None) -> Path:
-    """Make a run of another program's model: what it is, is seen from how it begins."""
+    """Make a run of another program's model; the first bytes decide its format."""
     if file.is_dir():
         module = "huggingface"
     else:

@@ -1,7 +1,7 @@
 """A run as one GGUF file, which llama.cpp and the programs built on it read: `gpt` as its GPT-2, `llama` as its Llama.
 
 The tokenizer is in the file too: GGUF knows byte pairs as GPT-2 has them, so runs with other tokens are refused. The
-boundary `<eos>` is put before every prompt. llama.cpp turns neighbouring components by rotary positions, where ours
+boundary `<eos>` is put before every prompt. llama.cpp turns neighboring components by rotary positions, where ours
 turns k and k + d/2, so queries and keys are put in that order.
 """
 
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import one_of
+from regard.base.settings import check_choice
 from regard.exchange import hf_gpt2, hf_llama
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.layers.blocks import RMS_EPSILON
 from regard.report.progress import say
-from regard.runs.language_run import LanguageRun
-from regard.text.tokenizer import Tokenizer
+from regard.runs.tasks.language.run import LanguageRun
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 KINDS = {
     "f32": gguf.GGMLQuantizationType.F32,
@@ -62,7 +62,7 @@ LLAMA = {
 
 
 def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
-    one_of("--quantization", quantization, tuple(KINDS))
+    check_choice("--quantization", quantization, tuple(KINDS))
     settings = run.recipe.model
     if quantization == "q8_0" and settings.width % BLOCK:
         raise RegardError(f"q8_0 needs a width that {BLOCK} divides, and model.width is {settings.width}: use f16.")
@@ -189,8 +189,8 @@ def check(run: LanguageRun, out: Path, **_: str) -> Parity:
 
 
 def _complete(server: Any, prompt: str | list[int], most: int, **more: Any) -> dict[str, Any]:
-    asked = {"prompt": prompt, "n_predict": most, "temperature": 0.0, "cache_prompt": False, **more}
-    (choice,) = server.handle_completions(asked)["choices"]
+    request = {"prompt": prompt, "n_predict": most, "temperature": 0.0, "cache_prompt": False, **more}
+    (choice,) = server.handle_completions(request)["choices"]
     return dict(choice)
 
 

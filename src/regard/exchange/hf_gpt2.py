@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import MOST_LAYERS
-from regard.exchange.foreign_folder import Config, Weights
+from regard.base.settings import MAX_LAYERS
+from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.layers.position import INPUT_POSITIONS
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.gpt import GPT, Settings
 
 SYSTEM, PREFIX = "gpt", "transformer."
@@ -32,7 +32,7 @@ NAMES = {  # ours → theirs, within a block
 
 
 def check_settings(settings: Settings, form: str) -> None:
-    """What a GPT-2 cannot be, with what to change."""
+    """Refuses settings that GPT-2 cannot have, and says what to change."""
     if settings.position not in INPUT_POSITIONS:
         raise RegardError(
             f"model.position {settings.position} acts inside attention, and {form} adds positions at the input: train "
@@ -91,7 +91,7 @@ def tensors_of(model: GPT) -> dict[str, Tensor]:
 
 
 def _positions(model: GPT) -> Tensor:
-    """What is added at each of the first `context` positions: [context, width]."""
+    """The vectors added at the first `context` positions: [context, width]."""
     settings, position = model.settings, model.embedding.position
     if position is None:
         return torch.zeros(settings.context, settings.width)
@@ -113,7 +113,7 @@ def as_huggingface(model: GPT, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a GPT-2 folder; what a `gpt` cannot be is refused."""
+    """Our settings for a GPT-2 folder; settings that `gpt` does not have are refused."""
     config.must_be(
         scale_attn_weights=True,
         scale_attn_by_inverse_layer_idx=False,
@@ -121,8 +121,8 @@ def settings_in(config: Config) -> dict[str, Any]:
         layer_norm_epsilon=1e-5,
     )
     width, layers = config.number("n_embd"), config.number("n_layer")
-    if not 1 <= layers <= MOST_LAYERS:
-        config.wrong(f"n_layer is {layers}, and Regard builds 1 to {MOST_LAYERS}")
+    if not 1 <= layers <= MAX_LAYERS:
+        config.wrong(f"n_layer is {layers}, and Regard builds 1 to {MAX_LAYERS}")
     inner = config.number("n_inner", 4 * width)
     return {
         "layers": layers,
@@ -136,7 +136,7 @@ def settings_in(config: Config) -> dict[str, Any]:
     }
 
 
-def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
+def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
     """The state of our model from the tensors of theirs; rows of word vectors in their order."""
     width, inner = settings.width, settings.feedforward or 4 * settings.width
     weights.ignore(r"h\.\d+\.attn\.(masked_)?bias")

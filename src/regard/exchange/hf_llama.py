@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.base.settings import MOST_LAYERS
-from regard.exchange.foreign_folder import Config, Weights
+from regard.base.settings import MAX_LAYERS
+from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.layers.blocks import RMS_EPSILON
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.llama import Llama, Settings
 
 SYSTEM, PREFIX = "llama", "model."
@@ -84,11 +84,11 @@ def as_huggingface(model: Llama, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Llama folder; what a `llama` cannot be is refused."""
+    """Our settings for a Llama folder; settings that `llama` does not have are refused."""
     config.must_be(rms_norm_eps=RMS_EPSILON, hidden_act="silu", attention_bias=False, mlp_bias=False, pretraining_tp=1)
     width, layers, heads = (config.number(f"{n}") for n in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
-    if not 1 <= layers <= MOST_LAYERS:
-        config.wrong(f"num_hidden_layers is {layers}, and Regard builds 1 to {MOST_LAYERS}")
+    if not 1 <= layers <= MAX_LAYERS:
+        config.wrong(f"num_hidden_layers is {layers}, and Regard builds 1 to {MAX_LAYERS}")
     if heads < 1 or config.number("head_dim", width // max(heads, 1)) * heads != width:
         config.wrong("head_dim × num_attention_heads is not hidden_size, as Regard needs it")
     _check_rotation(config)
@@ -117,7 +117,7 @@ def _check_rotation(config: Config) -> None:
         )
 
 
-def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
+def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
     """The state of our model from the tensors of theirs; rows of word vectors in their order."""
     weights.ignore(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
     state = {"embedding.table.weight": weights.take("embed_tokens.weight", vocabulary, settings.width)}

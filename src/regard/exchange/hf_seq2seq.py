@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import MOST_LAYERS
-from regard.exchange.foreign_folder import Config, Weights
+from regard.base.settings import MAX_LAYERS
+from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.layers.position import Sinusoid
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.transformer import QUIET, Settings, Transformer
 from regard.systems.translator import rate
 
@@ -33,7 +33,7 @@ Side = Literal["in", "out"]  # which sides of a map are vectors between blocks: 
 
 
 def check_settings(settings: Settings, form: str) -> None:
-    """What neither of their models can be, with what to change."""
+    """Refuses settings that neither of their models can have, and says what to change."""
     if settings.position != "sinusoid" or settings.combine != "add":
         what = f"model.position {settings.position}, combined by {settings.combine}"
         raise RegardError(f"{what}: {form} adds sine waves; train with --model.position sinusoid --model.combine add.")
@@ -171,7 +171,7 @@ def _positions(count: int, width: int) -> Tensor:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Marian or Pegasus folder; what a `transformer` cannot be is refused."""
+    """Our settings for a Marian or Pegasus folder; settings that `transformer` does not have are refused."""
     norm = NORMS[config.values["model_type"]]
     config.must_be(static_position_embeddings=True, normalize_embedding=False, add_cross_attention=False)
     for name in ("ffn_dim", "attention_heads"):
@@ -179,8 +179,8 @@ def settings_in(config: Config) -> dict[str, Any]:
             config.wrong(f"encoder_{name} and decoder_{name} differ, and Regard has one of them for both")
     width, layers = config.number("d_model"), config.number("encoder_layers")
     decoder_layers = config.number("decoder_layers")
-    if not (1 <= layers <= MOST_LAYERS and 1 <= decoder_layers <= MOST_LAYERS):
-        config.wrong(f"it has {layers} and {decoder_layers} layers, and Regard builds 1 to {MOST_LAYERS}")
+    if not (1 <= layers <= MAX_LAYERS and 1 <= decoder_layers <= MAX_LAYERS):
+        config.wrong(f"it has {layers} and {decoder_layers} layers, and Regard builds 1 to {MAX_LAYERS}")
     if width < 2 or width % 2:
         config.wrong(f"d_model is {width}, and sine waves need an even number")
     start, eos = config.values.get("decoder_start_token_id"), config.values.get("eos_token_id")
@@ -206,7 +206,7 @@ def settings_in(config: Config) -> dict[str, Any]:
     }
 
 
-def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
+def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
     """The state of our model from the tensors of theirs; rows of word vectors in their order."""
     width, inner = settings.width, settings.feedforward or 4 * settings.width
     decoder_layers = settings.decoder_layers or settings.layers
@@ -236,7 +236,7 @@ def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: i
     return state
 
 
-def _check_fixed(config: Config, weights: Weights, width: int, vocabulary: int) -> None:
+def _check_fixed(config: Config, weights: ForeignWeights, width: int, vocabulary: int) -> None:
     """Parts that theirs may hold and ours has not, as long as they say nothing new."""
     if "final_logits_bias" in weights.unread and bool(weights.take("final_logits_bias", 1, vocabulary).any()):
         raise RegardError(
@@ -246,8 +246,8 @@ def _check_fixed(config: Config, weights: Weights, width: int, vocabulary: int) 
         name, count = f"model.{side}.embed_positions.weight", config.number("max_position_embeddings", 1024)
         if name not in weights.unread:
             continue
-        found = weights.take(name, count, width)
-        if not torch.allclose(found, _positions(count, width), atol=1e-3):
+        positions = weights.take(name, count, width)
+        if not torch.allclose(positions, _positions(count, width), atol=1e-3):
             raise RegardError(
                 f"{name} in {weights.where} holds other positions than sine waves: Regard cannot add them."
             )

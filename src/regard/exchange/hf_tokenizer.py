@@ -3,8 +3,8 @@
 Ours is already a tokenizer.json of the `tokenizers` library. Added for theirs: `<eos>` as a special token, which a line
 end in a text becomes too; where it is put (before a line, or after a source); and how tokens are joined to text.
 
-Of theirs, those that cut text as ours do can be read: byte-level BPE as in GPT-2, and what Regard wrote itself. The
-boundary gets id 0, and the other tokens follow in their order.
+Of theirs, those that split text as ours do can be read: byte-level BPE as in GPT-2, and tokenizers that Regard wrote.
+The boundary gets id 0, and the other tokens follow in their order.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
 from regard.exchange.foreign_folder import Config, read_json
-from regard.text.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 CLOSING, OPENING = ".,;:!?…)]}”", "([{“"  # as in Tokenizer.decode
 LEVELS = {True: "bpe", False: "byte"}
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict[str, str]:
-    """tokenizer.json and tokenizer_config.json. `source`: the boundary ends what is read; else it begins it."""
+    """tokenizer.json and tokenizer_config.json. `source`: the boundary ends the input; else it begins it."""
     engine = Engine.from_str(tokenizer.json)
     ends = normalizers.Replace("\n", EOS)
     engine.normalizer = ends if engine.normalizer is None else normalizers.Sequence([engine.normalizer, ends])
@@ -64,7 +65,7 @@ def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict
 def _joined_words(pretokenised: bool) -> decoders.Decoder:
     """Words with one space between them, and none before closing or after opening punctuation."""
     steps = [decoders.Replace(Regex("^"), " "), decoders.Fuse()]
-    if not pretokenised:  # one mark after the other, so the neighbour may have been moved already
+    if not pretokenised:  # one mark after the other, so the neighbor may have been moved already
         closing, opening = (re.escape(marks) for marks in (CLOSING, OPENING))
         steps += [decoders.Replace(Regex(rf" {re.escape(mark)}(?=[ {closing}]|$)"), mark) for mark in CLOSING]
         steps += [decoders.Replace(Regex(rf"(?<![^\s{opening}]){re.escape(mark)} "), mark) for mark in OPENING]
@@ -108,12 +109,12 @@ def _boundary(engine: Engine, config: Config) -> str:
     eos = config.values.get("eos_token_id")
     token = engine.id_to_token(eos) if isinstance(eos, int) and 0 <= eos < 2**31 else None
     if token is None:
-        config.wrong(f"eos_token_id is {eos!r:.40}, which is no token of tokenizer.json")
+        config.wrong(f"eos_token_id is {eos!r:.40}, which is not a token of tokenizer.json")
     return str(token)
 
 
 def _as_words(engine: Engine, model: dict[str, Any], boundary: str) -> Engine | None:
-    """What Regard wrote: words or characters, without what was added for Hugging Face."""
+    """A tokenizer that Regard wrote: words or characters, without the parts added for Hugging Face."""
     if boundary != EOS or model.get("unk_token") != UNK or EOS not in model["vocab"]:
         return None
     made = Engine(models.WordLevel(model["vocab"], unk_token=UNK))
@@ -140,7 +141,7 @@ def _as_byte_pairs(engine: Engine, model: dict[str, Any], boundary: str) -> Engi
 
 
 def _normalised(made: Engine, engine: Engine) -> Engine | None:
-    """With the normalisation of Unicode, if that is all that theirs does (besides making a line end a boundary)."""
+    """With the normalization of Unicode, if that is all that theirs does (besides making a line end a boundary)."""
     written = json.loads(engine.to_str())["normalizer"]
     steps = [written] if written and written["type"] != "Sequence" else written["normalizers"] if written else []
     line_end = json.loads(normalizers.Replace("\n", EOS).__getstate__())

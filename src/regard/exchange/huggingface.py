@@ -17,23 +17,23 @@ from typing import Any
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
+from regard.base.writing import write_text
 from regard.decoding.beam import BEAM
 from regard.decoding.translate import longest_translation
 from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
-from regard.exchange.foreign_folder import Config, Weights
+from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers, build_model, has_source, set_weights
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
-from regard.runs.translation_run import TranslationRun
-from regard.text.tokenizer import Tokenizer
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers, build_model, has_source, set_weights
+from regard.runs.store.lock import check_free, new_folder
+from regard.runs.tasks.task import task_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors, write_safetensors
 
 SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
@@ -53,16 +53,15 @@ def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "ye
     write_safetensors(out / "model.safetensors", contiguous, {"format": "pt"})
     _write_json(out / "config.json", config)
     _write_json(out / "generation_config.json", _generation(run, longest))
-    for name, content in tokenizer_files(
-        run.tokenizer, source=isinstance(run, TranslationRun), longest=longest
-    ).items():
+    files = tokenizer_files(run.tokenizer, source=task_of(run).has_source, longest=longest)
+    for name, content in files.items():
         write_text(out / name, content)
     write_text(out / "README.md", model_card(run, config["architectures"][0], license=license, scored=scores == "yes"))
 
 
 def _longest(run: AnyRun) -> int:
     """Tokens that it was trained to read at once."""
-    return int(run.recipe.data.longest if isinstance(run, TranslationRun) else run.recipe.model.context)
+    return int(run.recipe.data.longest if task_of(run).has_source else run.recipe.model.context)
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:
@@ -70,13 +69,12 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
-    """How Regard decodes, as far as their `generate` knows it: tokens that are never written, and for a translator its
-    beam."""
+    """Regard's decoding settings, as far as their `generate` has them: suppressed tokens, and a translator's beam."""
     boundary = run.tokenizer.eos
     common: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), boundary)
     if run.forbidden:
         common["suppress_tokens"] = run.forbidden
-    if not isinstance(run, TranslationRun):
+    if not task_of(run).has_source:
         return common
     search = {"num_beams": BEAM.width, "length_penalty": BEAM.length_penalty, "early_stopping": False}
     return {**common, "decoder_start_token_id": boundary, "max_new_tokens": longest, **search}
@@ -92,7 +90,7 @@ def check(run: AnyRun, out: Path, **_: str) -> Parity:
         import transformers
     except ImportError:
         raise RegardError(f"{out} was written; to check it: pip install transformers.") from None
-    translates = isinstance(run, TranslationRun)
+    translates = task_of(run).has_source
     kind = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
     model, tokenizer = kind.from_pretrained(out).eval(), transformers.AutoTokenizer.from_pretrained(out)
     difference = _translator_difference(run, model) if translates else _language_difference(run, model)
@@ -129,16 +127,15 @@ def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
     return without_parts(str(tokenizer.decode(ids[0], skip_special_tokens=True)))
 
 
-def _greedy_texts(run: AnyRun, model: Any, tokenizer: Any) -> list[bool]:
-    """For each text, whether both write the same: translations, or how a line goes on after its first half."""
+def _greedy_texts(run: Any, model: Any, tokenizer: Any) -> list[bool]:
+    """For each text, whether both write the same translation, or the same continuation of its first half."""
     same = []
     for line in filter(str.strip, texts(run)):
-        if isinstance(run, TranslationRun):
+        if task_of(run).has_source:
             most = longest_translation(len(run.source_tokenizer.encode(line)))
-            (found,) = run.translations([line], beam=1, length_penalty=0.0)
-            same.append(_theirs(model, tokenizer, line, most) == found[0].text)
+            (hypotheses,) = run.translations([line], beam=1, length_penalty=0.0)
+            same.append(_theirs(model, tokenizer, line, most) == hypotheses[0].text)
             continue
-        assert isinstance(run, LanguageRun)
         prompt = line[: max(1, len(line) // 2)].rstrip()
         most = min(WRITTEN, run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt)))
         if most > 0:
@@ -174,7 +171,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
     training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
     recipe = compose(module.SYSTEM, "", {"data": data, "model": settings, "training": training})
-    state = module.state_in(config, Weights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
+    state = module.state_in(config, ForeignWeights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
     for name in BY_TOKEN:
         if name in state:
             state[name] = state[name][torch.tensor(order)]
@@ -185,7 +182,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         write_folder(made, recipe, tokenizers)
         save_tensors(made / "model.safetensors", model.state_dict())
         write_facts(made, recipe, model, {"name": folder.resolve().name})
-    say(f"imported {grouped(sum(weight.numel() for weight in model.parameters()))} parameters of a {kind} model")
+    say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters of a {kind} model")
     return made
 
 

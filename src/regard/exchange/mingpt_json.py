@@ -1,4 +1,4 @@
-"""A GPT as minGPT keeps it, in one JSON file: GPT-2's names, each tensor as a shape and base64 of float32.
+"""A GPT as minGPT stores it, in one JSON file: GPT-2's names, each tensor as a shape and base64 of float32.
 
 Such models were trained on plain numbers, without a boundary. They become runs over the letters A, B, C, … with
 `<eos>` and `<unk>` before them, whose vectors are zero: `run.model` computes on the letters what the original does.
@@ -15,14 +15,16 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.exchange import hf_gpt2
-from regard.exchange.foreign_folder import Config, Weights, read_json
+from regard.exchange.foreign_folder import Config, ForeignWeights, read_json
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers, build_model, set_weights
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
-from regard.text.tokenizer import EOS, UNK, Tokenizer
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers, build_model, set_weights
+from regard.runs.store.lock import check_free, new_folder
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -37,7 +39,7 @@ class Stored:
         data = values.get("data") if isinstance(values, dict) else None
         sizes = self.shape if isinstance(self.shape, list) else ["?"]
         if not all(type(size) is int and size >= 0 for size in sizes) or not isinstance(data, str):
-            raise RegardError(f"{path}: {name} is no tensor with a shape and data: it is damaged.")
+            raise RegardError(f"{path}: {name} is not a tensor with a shape and data: the file is damaged.")
         try:
             self.bytes = base64.b64decode(data, validate=True)
         except ValueError:
@@ -72,7 +74,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     settings = hf_gpt2.settings_in(config) | {"tied": False}
     recipe = compose("gpt", "", {"data": {"corpus": "", "tokenizer": "char"}, "model": settings})
     tensors = {name: Stored(file, name, values) for name, values in there.items() if name != "config"}
-    state = hf_gpt2.state_in(config, Weights(file, tensors, hf_gpt2.PREFIX), recipe.model, size)
+    state = hf_gpt2.state_in(config, ForeignWeights(file, tensors, hf_gpt2.PREFIX), recipe.model, size)
     for name in ("embedding.table.weight", "output.weight"):
         state[name] = torch.cat([torch.zeros(len(SPECIALS), recipe.model.width), state[name]])
     tokenizers = Tokenizers(Tokenizer.of_tokens([*SPECIALS, *LETTERS[:size]], "char"))
@@ -82,6 +84,6 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         write_folder(made, recipe, tokenizers)
         save_tensors(made / "model.safetensors", model.state_dict())
         write_facts(made, recipe, model, {"name": file.name})
-    say(f"imported {grouped(sum(weight.numel() for weight in model.parameters()))} parameters over {size} letters")
+    say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters over {size} letters")
     say("note: it never learned a boundary, and Regard begins every line with one: run.model is exact, lines are not")
     return made

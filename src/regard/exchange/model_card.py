@@ -1,4 +1,4 @@
-"""A model card, README.md with the Hub's YAML front matter: data, licence, scores, use and recipe."""
+"""A model card, README.md with the Hub's YAML front matter: data, license, scores, use and recipe."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import tomli_w
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.progress import say
 from regard.runs.ancestors import Ancestors, provenance
-from regard.runs.facts import read_facts
-from regard.runs.history import is_number, read_metrics
 from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
-from regard.runs.translation_run import TranslationRun
+from regard.runs.store.facts import read_facts
+from regard.runs.store.history import is_number, read_metrics
+from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity", "bits_per_character": "bits per character"}
@@ -37,10 +37,10 @@ print(tokenizer.batch_decode(written, skip_special_tokens=True))""",
 
 
 def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) -> str:
-    task = "translation" if isinstance(run, TranslationRun) else "text-generation"
+    task = "translation" if task_of(run).has_source else "text-generation"
     facts, system = read_facts(run.folder), find(run.recipe.system)
     corpus = facts.get("corpus", {})
-    found, why_not = _scores(run) if scored else ({}, "")
+    scores, why_not = _scores(run) if scored else ({}, "")
     name = run.folder.resolve().name
     boundary = (
         "A source ends with `<eos>`; a translation begins after one and ends with one."
@@ -48,9 +48,9 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
         else "A line begins after `<eos>` and ends with one; a line end in a text is `<eos>`."
     )
     parts = [
-        _front_matter(run, name, task, license, found),
+        _front_matter(run, name, task, license, scores),
         f"# {name}",
-        f"{system.title[:1].upper()}{system.title[1:]} ({system.paper}). {grouped(run.parameters)} parameters, as "
+        f"{system.title[:1].upper()}{system.title[1:]} ({system.paper}). {group_digits(run.parameters)} parameters, as "
         f"`{architecture}`. Trained with Regard {facts.get('regard', regard.__version__)}.",
         "## Data",
         f"{corpus.get('name') or 'unknown'}"
@@ -60,13 +60,13 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
         "\n".join(f"- {note}" for note in corpus.get("notes", [])),
         "\n".join(f"- Fine-tuned from {one['run']}: {provenance(one)}." for one in Ancestors.of(run.folder).runs),
         "## Scores",
-        _table(found) if found else "",
-        f"Seen in training: {found['seen_in_training']}." if "seen_in_training" in found else "",
+        _table(scores) if scores else "",
+        f"Seen in training: {scores['seen_in_training']}." if "seen_in_training" in scores else "",
         why_not,
         _validation(run),
         "## Use",
         f"```python\n{USE[task]}\n```",
-        f"{boundary} Tokens: {run.tokenizer.kind}, {grouped(run.tokenizer.vocabulary)} symbols.",
+        f"{boundary} Tokens: {run.tokenizer.kind}, {group_digits(run.tokenizer.vocabulary)} symbols.",
         "## Recipe",
         "`regard train recipe.toml`, with this recipe.toml"
         + (", which starts from the run that [from] names:" if run.recipe.start else ":"),
@@ -75,23 +75,23 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _front_matter(run: AnyRun, name: str, task: str, license: str, found: dict[str, Any]) -> str:
+def _front_matter(run: AnyRun, name: str, task: str, license: str, scores: dict[str, Any]) -> str:
     """YAML, in which JSON's strings and numbers are valid."""
     lines = [f"license: {json.dumps(license)}", "library_name: transformers", f"pipeline_tag: {task}"]
     languages = [x for x in (getattr(run.recipe.data, side, "") for side in ("source", "target")) if x.isalpha()]
     if languages:
         lines += ["language:", *(f"- {language}" for language in languages)]
     lines += ["tags:", "- regard", f"- {json.dumps(run.recipe.system)}"]
-    if found:
+    if scores:
         metrics = [
             line
             for key, title in METRICS.items()
-            if found.get(key) is not None
+            if scores.get(key) is not None
             for line in (
                 f"    - type: {key}",
                 f"      name: {json.dumps(title)}",
-                f"      value: {_value(found[key]):.4f}",
-                *([f"      args: {json.dumps(found[key]['signature'])}"] if isinstance(found[key], dict) else []),
+                f"      value: {_value(scores[key]):.4f}",
+                *([f"      args: {json.dumps(scores[key]['signature'])}"] if isinstance(scores[key], dict) else []),
             )
         ]
         lines += [
@@ -99,8 +99,8 @@ def _front_matter(run: AnyRun, name: str, task: str, license: str, found: dict[s
             f"- name: {json.dumps(name, ensure_ascii=False)}",
             "  results:",
             f"  - task:\n      type: {task}",
-            f"    dataset:\n      type: {json.dumps(found['corpus'])}\n      name: {json.dumps(found['corpus'])}",
-            f"      split: {json.dumps(found['split'])}",
+            f"    dataset:\n      type: {json.dumps(scores['corpus'])}\n      name: {json.dumps(scores['corpus'])}",
+            f"      split: {json.dumps(scores['split'])}",
             "    metrics:",
             *metrics,
         ]
@@ -119,12 +119,12 @@ def _value(score: Any) -> float:
     return float(score["score"] if isinstance(score, dict) else score)
 
 
-def _table(found: dict[str, Any]) -> str:
-    rows = [f"On the {found['split']} split of {found['corpus']}:", "", "| measure | value | how |", "|---|---|---|"]
+def _table(scores: dict[str, Any]) -> str:
+    rows = [f"On the {scores['split']} split of {scores['corpus']}:", "", "| measure | value | how |", "|---|---|---|"]
     for key, title in METRICS.items():
-        if (score := found.get(key)) is not None:
+        if (score := scores.get(key)) is not None:
             signed = f"`{score['signature']}`".replace("|", "\\|") if isinstance(score, dict) else ""
-            how = signed or found.get("method") or found.get("counted") or ""
+            how = signed or scores.get("method") or scores.get("counted") or ""
             rows.append(f"| {title} | {_value(score):.2f} | {how} |")
     return "\n".join(rows)
 
@@ -135,4 +135,6 @@ def _validation(run: AnyRun) -> str:
     if not checked:
         return ""
     best = min(checked, key=lambda entry: entry["loss"])
-    return f"Lowest validation loss in training: {best['loss']:.4f} nats per token, at step {grouped(best['step'])}."
+    return (
+        f"Lowest validation loss in training: {best['loss']:.4f} nats per token, at step {group_digits(best['step'])}."
+    )

@@ -7,13 +7,12 @@
     model.json     what goes in and out of each graph, by name
 
 All sizes in words are free: one token is columns = 1, a state before any token has past = 0. A state goes in and out by
-the paths of its leaves, `past.0.hidden` in and `new.past.0.hidden` out. What a translator's hypotheses share,
-`source.…`, only goes in; the rows of a source are adjacent: rows = sources × hypotheses of each.
+the paths of its leaves, `past.0.hidden` in and `new.past.0.hidden` out. The part that a translator's hypotheses share,
+`source.…`, is only an input; the rows of a source are adjacent: rows = sources × hypotheses of each.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import logging
@@ -36,25 +35,24 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import a
+from regard.base.numbers import with_article
+from regard.base.writing import write_text
+from regard.exchange.onnx_files import WEIGHTS, SharedWeights, save_graph
 from regard.exchange.onnx_readme import readme
 from regard.exchange.parity import Parity
 from regard.layers import cell
 from regard.layers.matrix_state import LinearAttention
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
-from regard.runs.folder import Tokenizers, build_model
 from regard.runs.load import AnyRun
 from regard.runs.run import PairRun
+from regard.runs.store.folder import Tokenizers, build_model
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
 from regard.systems.translator import Translator
 
-WEIGHTS, FACTS = "weights.bin", "model.json"
-LARGE = 256  # bytes of a tensor that is kept in the common file
-ALIGNED = 64  # its place there is a multiple of this many bytes
-LONGEST = 1 << 20  # columns, where the model has no limit
+FACTS = "model.json"
+MAX_COLUMNS = 1 << 20  # columns, where the model has no limit
 
 
 # -- states by path --------------------------------------------------------------------------------------------------
@@ -62,10 +60,10 @@ LONGEST = 1 << 20  # columns, where the model has no limit
 
 def leaves(state: State, before: str = "") -> dict[str, Tensor]:
     """The tensors of a nested state by their paths."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, part in state.items():
-        found |= leaves(part, f"{before}{name}.") if isinstance(part, dict) else {before + name: part}
-    return found
+        tensors |= leaves(part, f"{before}{name}.") if isinstance(part, dict) else {before + name: part}
+    return tensors
 
 
 def nested(flat: Mapping[str, Tensor]) -> State:
@@ -130,10 +128,10 @@ class Classify(nn.Module):
         return {"logits": self.model.predict(self.model.encode(source, lengths)["whole"])}
 
 
-def walk_in_graph(
+def unroll_in_graph(
     step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span
 ) -> tuple[Tensor, State, State]:
-    """`regard.layers.cell.walk` as one loop of the graph; Python's loop would be unrolled for one number of columns."""
+    """`regard.layers.cell.unroll` as one loop of the graph; Python's loop would have a fixed number of columns."""
     valid = span.valid(x.size(1))
     columns = [x.transpose(0, 1), *([] if valid is None else [valid.transpose(0, 1)])]
 
@@ -166,15 +164,15 @@ def one_equation(matrix: Any, right: Any, **how: Any) -> Any:
 @contextmanager
 def loops_in_graph() -> Iterator[None]:
     """Every module that walks over a text does it by `walk_in_graph`."""
-    written = cell.walk
-    walkers = [module for module in list(sys.modules.values()) if vars(module).get("walk") is written]
+    written = cell.unroll
+    unrolling = [module for module in list(sys.modules.values()) if vars(module).get("unroll") is written]
     try:
-        for module in walkers:
-            vars(module)["walk"] = walk_in_graph
+        for module in unrolling:
+            vars(module)["unroll"] = unroll_in_graph
         yield
     finally:
-        for module in walkers:
-            vars(module)["walk"] = written
+        for module in unrolling:
+            vars(module)["unroll"] = written
 
 
 # -- sizes that are free ---------------------------------------------------------------------------------------------
@@ -182,7 +180,7 @@ def loops_in_graph() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Example:
-    """A state to draw shapes from: what the model has after reading some tokens."""
+    """Example sizes, and the model's state after reading some tokens."""
 
     sources: int = 2
     width: int = 1  # rows of each source
@@ -211,29 +209,29 @@ class Example:
 def free_axes(model: Model) -> dict[str, dict[int, str]]:
     """For each leaf of the state the axes that are not of the model's size, found by changing one size at a time."""
     here = Example().state(model)
-    found: dict[str, dict[int, str]] = {path: {} for path in here}
+    axes: dict[str, dict[int, str]] = {path: {} for path in here}
     changed = {"rows": Example(sources=3), "past": Example(past=4), "source_columns": Example(source_columns=6)}
     for name, example in changed.items():
         for path, leaf in example.state(model).items():
             for axis, (one, other) in enumerate(zip(here[path].shape, leaf.shape, strict=True)):
                 if one != other:
                     shared = name == "rows" and path.startswith("source.")
-                    found[path][axis] = "sources" if shared else name
-    return found
+                    axes[path][axis] = "sources" if shared else name
+    return axes
 
 
 def named_sizes(model: Model) -> dict[str, Any]:
-    """The free sizes as torch.export wants them, within what the model can read at once."""
+    """The free sizes as torch.export wants them, up to the model's context."""
     most = {"columns": model.context, "source_columns": getattr(model, "source_context", None)}
     names = ("rows", "sources", "columns", "source_columns", "past")
-    return {name: Dim(name, min=int(name != "past"), max=most.get(name) or LONGEST) for name in names}
+    return {name: Dim(name, min=int(name != "past"), max=most.get(name) or MAX_COLUMNS) for name in names}
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
 def plain(run: AnyRun) -> Model:
-    """The run's model as it is written: with no faster method in the place of any of its own."""
+    """The run's model in its reference implementation, without faster methods."""
     source = run.source_tokenizer if isinstance(run, PairRun) else None
     model = build_model(run.recipe, Tokenizers(run.tokenizer, source), drawn=False)
     model.load_state_dict(run.model.state_dict())
@@ -241,10 +239,11 @@ def plain(run: AnyRun) -> Model:
 
 
 def write(run: AnyRun, out: Path) -> None:
-    """The folder with the graphs, their weights and tokenizers, and a page that says how to use them."""
+    """The folder with the graphs, their weights and tokenizers, and a README on how to use them."""
     if not any(True for _ in run.model.parameters()):
         raise RegardError(
-            f"--to onnx holds networks, and {run.folder} is {a(run.recipe.system)}, which counts: use --to arpa."
+            f"--to onnx holds networks, and {run.folder} is {with_article(run.recipe.system)}, which "
+            "counts: use --to arpa."
         )
     model = plain(run)
     first = Example(past=0).state(model)
@@ -253,7 +252,7 @@ def write(run: AnyRun, out: Path) -> None:
         raise RegardError(f"--to onnx begins every text with zeros, and this model's {path} begins otherwise.")
     with open(out / WEIGHTS, "xb") as file:
         shared = SharedWeights(file)
-        graphs = {name: _save(graph, out / f"{name}.onnx", shared) for name, graph in _graphs(model)}
+        graphs = {name: save_graph(graph, out / f"{name}.onnx", shared) for name, graph in _graphs(model)}
     source = run.source_tokenizer if isinstance(run, PairRun) else None
     Tokenizers(run.tokenizer, source).save(out)
     facts = {
@@ -332,53 +331,9 @@ def _name_sizes(graph: ir.Model, free: Mapping[str, Mapping[int, str]]) -> None:
         )
 
 
-class SharedWeights:
-    """One file for the large tensors of several graphs, each of which is written once."""
-
-    def __init__(self, file: io.BufferedWriter) -> None:
-        self.file = file
-        self.places: dict[bytes, int] = {}
-
-    def keep(self, tensor: ir.TensorProtocol) -> ir.ExternalTensor:
-        content = tensor.tobytes()
-        digest = hashlib.blake2b(content, digest_size=16).digest()
-        if digest not in self.places:
-            self.file.write(bytes(-self.file.tell() % ALIGNED))
-            self.places[digest] = self.file.tell()
-            self.file.write(content)
-        return ir.ExternalTensor(
-            WEIGHTS,
-            self.places[digest],
-            len(content),
-            tensor.dtype,
-            shape=tensor.shape,  # type: ignore[arg-type]
-            name=tensor.name or "",
-            base_dir=Path(self.file.name).parent,
-        )
-
-
-def _save(graph: ir.Model, path: Path, shared: SharedWeights) -> dict[str, Any]:
-    """Writes a graph, and returns the names, types and shapes of what goes in and out."""
-    for value in graph.graph.initializers.values():
-        if value.const_value is not None and value.const_value.nbytes >= LARGE:
-            value.const_value = shared.keep(value.const_value)
-    ir.save(graph, path)
-    sides = {"inputs": graph.graph.inputs, "outputs": graph.graph.outputs}
-    return {side: {str(value.name): _described(value) for value in values} for side, values in sides.items()}
-
-
-def _described(value: ir.Value) -> dict[str, Any]:
-    assert value.dtype is not None
-    assert value.shape is not None
-    return {
-        "type": str(value.dtype.numpy()),
-        "shape": [size if isinstance(size, int) else str(size) for size in value.shape],
-    }
-
-
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the exporter's own log, which speaks to those who write it."""
+    """Silences the exporter's log, which is meant for its developers."""
     noisy = logging.getLogger("torch.onnx")
     level = noisy.level
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
@@ -409,13 +364,13 @@ class Graphs:
         }
 
     def __call__(self, name: str, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        found = self.sessions[name].run(None, {name: np.asarray(value) for name, value in given.items()})
-        return dict(zip((output.name for output in self.sessions[name].get_outputs()), found, strict=True))
+        outputs = self.sessions[name].run(None, {name: np.asarray(value) for name, value in given.items()})
+        return dict(zip((output.name for output in self.sessions[name].get_outputs()), outputs, strict=True))
 
 
 @dataclass
-class Comparison:
-    """Regard beside the graphs: the largest difference so far, and how often both find the same token most probable."""
+class OutputComparison:
+    """The largest difference between Regard and the graphs so far, and how often their most probable token agrees."""
 
     largest: float = 0.0
     tokens: int = 0
@@ -436,8 +391,8 @@ class Comparison:
 
 
 def check(run: AnyRun, out: Path) -> Parity:
-    """onnxruntime beside Regard: whole texts and then token by token, at several sizes, with ragged lengths."""
-    graphs, comparison, draw, model = Graphs(out), Comparison(), np.random.default_rng(0), plain(run)
+    """Compares onnxruntime with Regard: whole texts and then token by token, at several sizes, with ragged lengths."""
+    graphs, comparison, draw, model = Graphs(out), OutputComparison(), np.random.default_rng(0), plain(run)
     for texts, columns in SIZES:
         _compare(model, graphs, texts, columns, draw, comparison)
     return Parity(
@@ -452,7 +407,7 @@ def check(run: AnyRun, out: Path) -> Parity:
 
 @torch.no_grad()
 def _compare(
-    model: Model, graphs: Graphs, texts: int, columns: int, draw: np.random.Generator, comparison: Comparison
+    model: Model, graphs: Graphs, texts: int, columns: int, draw: np.random.Generator, comparison: OutputComparison
 ) -> None:
     def ragged(rows: int, vocabulary: int, longest: int) -> dict[str, Tensor]:
         lengths = draw.integers(1, longest + 1, rows)
@@ -475,9 +430,9 @@ def _compare(
     carried: dict[str, Any] = leaves(state)
     for _ in range(1 + STEPS):
         logits, state = model(read["tokens"], state, read["lengths"])
-        found = graphs("model", {**read, **carried})
-        carried |= {name.removeprefix("new."): leaf for name, leaf in found.items() if name != "logits"}
+        outputs = graphs("model", {**read, **carried})
+        carried |= {name.removeprefix("new."): leaf for name, leaf in outputs.items() if name != "logits"}
         new = {f"new.{path}": leaf for path, leaf in leaves(state).items() if not path.startswith("source.")}
         real = torch.arange(logits.size(1)) < read["lengths"][:, None]  # padded columns hold anything
-        comparison.add({"logits": logits[real], **new}, {**found, "logits": found["logits"][real.numpy()]})
+        comparison.add({"logits": logits[real], **new}, {**outputs, "logits": outputs["logits"][real.numpy()]})
         read = ragged(rows, model.vocabulary, 1)

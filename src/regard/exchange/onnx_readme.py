@@ -1,8 +1,8 @@
-"""The page beside exported ONNX graphs: a program that uses them with `onnxruntime` and `tokenizers` alone."""
+"""The README of exported ONNX graphs: a program that uses them with `onnxruntime` and `tokenizers` alone."""
 
 from __future__ import annotations
 
-from regard.base.numbers import a
+from regard.base.numbers import with_article
 from regard.runs.load import AnyRun
 from regard.runs.run import PairRun
 from regard.systems.classifier import Classifier
@@ -82,7 +82,7 @@ def readme(run: AnyRun) -> str:
         if isinstance(run.model, Classifier)
         else "tokens and a state in, logits and the new state out; one token at a time, or many"
     )
-    return f"""# {a(run.recipe.system).capitalize()} as ONNX
+    return f"""# {with_article(run.recipe.system).capitalize()} as ONNX
 
 Written by Regard. It needs `pip install onnxruntime tokenizers`, and no Regard and no PyTorch.
 

@@ -17,9 +17,9 @@ import tomli_w
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import of_bytes
-from regard.base.settings import one_of
+from regard.base.numbers import format_bytes
+from regard.base.settings import check_choice
+from regard.base.writing import write_text
 from regard.exchange.chromium import Chromium
 from regard.exchange.page_weights import FORMATS, PageWeights
 from regard.exchange.parity import Parity, texts, token_rows
@@ -28,17 +28,17 @@ from regard.report.offline_page import offline_page, script_of
 from regard.report.progress import say
 from regard.report.table import significant
 from regard.runs.ancestors import Ancestors, provenance
-from regard.runs.facts import read_facts
-from regard.runs.history import read_metrics
 from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
 from regard.runs.run import PairRun
 from regard.runs.run_report import MEASURES, effort, finding
+from regard.runs.store.facts import read_facts
+from regard.runs.store.history import read_metrics
 from regard.systems.catalogue import find
 from regard.systems.classifier import Classifier
-from regard.systems.code import is_own
 from regard.systems.ngram import NGram
-from regard.text.tokenizer import Tokenizer
+from regard.systems.own.code import is_own
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 LARGEST = 200_000_000  # bytes of a page; browsers keep the text and the numbers several times
 ROWS = {"cross": ("written", "source"), "encoder": ("source", "source")}
@@ -54,14 +54,14 @@ def write(
 
 def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool = False) -> str:
     """The whole file; `scored`: measure the model on its test split, and say so on the page."""
-    one_of("--weights", weights, FORMATS)
+    check_choice("--weights", weights, FORMATS)
     block = PageWeights(weights)
     made = _model(run, block)
     size = round(block.size * 4 / 3)
     if size > LARGEST:
         smaller = "" if weights == "int8" else " --weights int8 makes it smaller;"
         raise RegardError(
-            f"This model would be a page of {of_bytes(size)}, and pages end at {of_bytes(LARGEST)}:{smaller} "
+            f"This model would be a page of {format_bytes(size)}, and pages end at {format_bytes(LARGEST)}:{smaller} "
             "--to onnx and `regard serve` have no such limit."
         )
     return _page(run, made, block, weights, license, scored)

@@ -6,7 +6,8 @@
     predict    hidden → logits
 
 One graph serves both writing and looking inside: it is exported from `explain`, and a page computes only what the
-outputs it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, `gates/layer/0/forget`.
+outputs it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, and
+`gates/layer/0/forget`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch._higher_order_ops.scan import scan
 from regard.exchange.onnx_graphs import Example, Read, free_axes, leaves, nested, trace
 from regard.insight.parts import Inside, look_inside, look_inside_encoder
 from regard.layers import attention
-from regard.layers.matrix_state import LEAST, LinearAttention, remaining
+from regard.layers.matrix_state import MIN_NORMALIZER, LinearAttention, remaining
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State, last, span_of
 from regard.systems.classifier import Classifier
@@ -146,7 +147,7 @@ def explain_linear(self: LinearAttention, x: Tensor, state: State, span: Span) -
     read = steps.movedim(0, 2)
     parts: State = {"matrix": self.closed(matrix)["matrix"], "decay": decay.exp().transpose(1, 2)}
     if write is None:
-        parts["weights"] = remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=LEAST)
+        parts["weights"] = remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=MIN_NORMALIZER)
     else:
         parts["write"] = write.transpose(1, 2)
     return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix), parts

@@ -1,4 +1,4 @@
-"""What another program makes of an exported model, beside what Regard makes of it."""
+"""Comparison of an exported model in another program with Regard's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parity:
     system: str
     format: str
     program: str  # whose program checked it, with its version
-    compared: str  # what was compared
+    compared: str  # the compared quantity
     largest_difference: float
     same_text: str = ""  # "8 of 8 greedy texts"; empty where no text was compared
 
@@ -40,14 +40,14 @@ def texts(run: AnyRun, count: int = 8) -> list[str]:
         splits = run.corpus().splits
         held_out = splits["test" if "test" in splits else "valid"]
         lines = iter(held_out.sources if isinstance(held_out, Pairs) else held_out)
-        found = [line for line, _ in zip(lines, range(count))]
+        chosen = [line for line, _ in zip(lines, range(count))]
     except RegardError:  # the data are elsewhere
-        found = []
-    return found or [_spelt(run, row) for row in token_rows(run, count, 8, source=True)]
+        chosen = []
+    return chosen or [_spelt(run, row) for row in token_rows(run, count, 8, source=True)]
 
 
 def without_parts(text: str) -> str:
-    """What another program wrote, without its marks for parts of characters, which Regard leaves out."""
+    """Another program's text without its marks for partial characters, which Regard leaves out."""
     return text.replace("\ufffd", "")
 
 

@@ -1,11 +1,10 @@
 """A short way to the first step: Triton's kernels are compiled side by side, and while other work is done.
 
 Triton compiles a kernel when it is launched for the first time, one after the other; a training step has some twenty.
-`compile_ahead(work)` does the work once without launching any of them, and compiles each in a thread of its own. What
-the work computes is meaningless then, so it must keep nothing. Triton keeps what it compiled in a folder, and a file
-there remembers for which work that was done, so that it is done once. `get_ready` loads what every kernel needs beside
-the reading of a corpus or of weights. Both only save time: a kernel that does not compile here is compiled again, and
-its error reported, where it is needed.
+`compile_ahead(work)` does the work once without launching any of them, and compiles each in its own thread. The
+results of the work are then meaningless, so it must store nothing. Triton caches its binaries in a folder; a file there
+lists the work done, so that it is done once. `get_ready` loads the compiler while a corpus or weights are read. Both
+only save time: if a kernel does not compile here, its launch compiles it again and reports the error.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ import torch
 
 from regard import __version__
 from regard.fast.kernels.epilogue import epilogues
-from regard.fast.kernels.nvrtc import Kernel
+from regard.fast.kernels.nvrtc import CompiledKernel
 from regard.fast.known_kernels import KnownKernels, file_for
-from regard.fast.row_table import needs_triton, rows
+from regard.fast.table import needs_triton, rows
 from regard.systems.model import Model
 
 THREADS = 16  # the most kernels at once
@@ -56,7 +55,7 @@ def _ready(device: torch.device) -> None:
 
 
 def describe(model: Model) -> tuple[object, ...]:
-    """What a model's kernels depend on."""
+    """The facts about a model that its kernels depend on."""
     weights = [(tuple(weight.shape), weight.dtype) for weight in model.parameters()]
     return type(model).__name__, getattr(model, "settings", None), weights
 
@@ -144,10 +143,13 @@ def _not_launched(device: torch.device, thread: int | None) -> Iterator[list[Fut
                 compiling.append(threads.submit(make, kernel, arguments, options))
         return None
 
-    before = Kernel.is_held
-    JITFunction.run, Kernel.is_held = run, held  # a persistent kernel would wait for numbers that are never written
+    before = CompiledKernel.is_held
+    JITFunction.run, CompiledKernel.is_held = (
+        run,
+        held,
+    )  # a persistent kernel would wait for numbers that are never written
     try:
         yield compiling
     finally:
-        JITFunction.run, Kernel.is_held = launch, before
+        JITFunction.run, CompiledKernel.is_held = launch, before
         threads.shutdown()

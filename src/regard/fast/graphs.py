@@ -53,13 +53,13 @@ def recorded(work: Callable[[], Any], *, warm_up: int = 2, device: torch.device 
     return recorder.record(work)
 
 
-def synchronises(work: Callable[[], object]) -> bool:
-    """Does the work make the host wait for the device? Capturing such work would leave PyTorch unusable, so it is
-    tested first. The work runs once before the test, because a first run may synchronise for setup."""
+def synchronizes(work: Callable[[], object]) -> bool:
+    """True if the work makes the host wait for the device. Capturing such work would leave PyTorch unusable, so it is
+    tested first. The work runs once before the test, because a first run may synchronize for setup."""
     work()
     before = torch.cuda.get_sync_debug_mode()
     with catch_warnings():
-        simplefilter("ignore")  # PyTorch warns that this mode does not detect every synchronisation
+        simplefilter("ignore")  # PyTorch warns that this mode does not detect every synchronization
         torch.cuda.set_sync_debug_mode("error")
         try:
             work()

@@ -1,8 +1,8 @@
-"""Which kernel was the fastest for a product: remembered, and kept in the cache under the GPU and the versions.
+"""The fastest kernel for each product, cached on disk by GPU and versions.
 
 Trying all kernels of one shape takes a GPU some ten milliseconds, and a training on sentence pairs has hundreds of
-shapes. A kernel also serves up to `SHARED` times as many rows, or as few. Whoever takes a kernel from here checks its
-first result. Choices between a kernel and PyTorch's own call are kept in the same way, as one byte.
+shapes. A kernel also serves up to `SHARED` times as many rows, or as few. Callers check the first result of a
+cached kernel. Choices between a kernel and PyTorch's own call are cached in the same way, as one byte.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KnownKernels:
             atexit.register(self.save)
 
     def near(self, kind: str, rows: int) -> bytes | None:
-        """The kernel for so many rows, or for the nearest number of rows that may share one."""
+        """The kernel for this number of rows, or for the nearest number that may share one."""
         known = self.found.get(kind, {})
         close = [other for other in known if rows <= SHARED * other and other <= SHARED * rows]
         return known[min(close, key=lambda other: abs(other - rows))] if close else None
@@ -65,7 +65,7 @@ def file_for(device: torch.device, *versions: object) -> Path:
 
 
 def read_kernels(path: Path | None) -> Kernels:
-    """What is in the file; nothing if it is not there or not whole."""
+    """The kernels in the file; none if it is missing or damaged."""
     if path is None:
         return {}
     with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, RegardError):

@@ -64,7 +64,7 @@ def predicting(model: Model, logits: Tensor, parts: State) -> tuple[Tensor, Tens
     return (hidden, again) if torch.equal(again, logits) else (logits, logits)
 
 
-def surprises(logits: Tensor, targets: Sequence[int | None]) -> Tensor:
+def token_losses(logits: Tensor, targets: Sequence[int | None]) -> Tensor:
     """L_t from logits [T, V], for every step with a known next token."""
     known = torch.tensor([target for target in targets if target is not None], dtype=torch.int64, device=logits.device)
     exact = logits[: len(known)].to(torch.promote_types(logits.dtype, torch.float32))
@@ -131,7 +131,7 @@ def state_gradients(
         hidden.append(from_here)
         logits.append(predicted[0])
         carried += [state["past"][layer][part] for layer, part in names]
-    losses = surprises(torch.cat(logits), targets)
+    losses = token_losses(torch.cat(logits), targets)
     columns = through_time(losses, hidden, carried, len(targets), "gradients of what is carried")
     steps = range(tokens.size(1))
     return {

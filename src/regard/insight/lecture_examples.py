@@ -13,7 +13,7 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.insight.arithmetic.calculation import calculate_ids
-from regard.insight.arithmetic.equation import Section, Term, Work, add_up, shown
+from regard.insight.arithmetic.equation import Section, Term, WorkedExample, add_up, shown
 from regard.systems import dan, self_attention
 from regard.systems.model import Stack
 
@@ -24,7 +24,7 @@ STRING = "AABA"
 LONGEST = 64
 
 
-def lecture_example(name: str, text: str | None = None) -> Work:
+def lecture_example(name: str, text: str | None = None) -> WorkedExample:
     """The example of that name, of the lecture's own string or another one."""
     example = name.removeprefix(PREFIX)
     if example not in EXAMPLES:
@@ -42,7 +42,7 @@ def lecture_example(name: str, text: str | None = None) -> Work:
         *_worked("q = (0, 10) (002:47)", looking_model(10.0), string, ratio("e¹⁰") + " = {found:.5f}"),
         half_at(10.0),
     ]
-    return Work(PREFIX + example, string, len(string) - 1, "", None, string[-1], "", tuple(sections))
+    return WorkedExample(PREFIX + example, string, len(string) - 1, "", None, string[-1], "", tuple(sections))
 
 
 def average_model() -> Stack:

@@ -14,7 +14,7 @@ from regard.decoding.beam import Beam, Hypothesis, Step, beam_search
 from regard.insight.trace import Branch
 from regard.layers.state import State
 from regard.systems.model import Model
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 def search_tree(

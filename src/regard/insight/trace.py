@@ -5,7 +5,7 @@ counts the steps (a step reads one token and predicts the next), S the tokens th
 
     trace = run.trace("the dog ran")
     trace.attention["self/0"][head, t, s]      the attention of step t to token s
-    trace.looked("self/0")                     the same with the words of its rows and columns
+    trace.attention_matrix("self/0")                     the same with the words of its rows and columns
     trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: how much token s weighs in the loss of step t
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import counted
-from regard.base.settings import meant
+from regard.base.numbers import pluralize
+from regard.base.settings import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Trace:
         return len(self.tokens)
 
     @checked
-    def looking(self, name: str) -> tuple[str, ...]:
+    def row_tokens(self, name: str) -> tuple[str, ...]:
         """The token of each row of `hidden[name]` or `gates[name]`.
 
         Args:
@@ -157,7 +157,7 @@ class Trace:
         return self.source if name.startswith("encoder") else self.tokens
 
     @checked
-    def looked(self, name: str) -> Matrix:
+    def attention_matrix(self, name: str) -> Matrix:
         """`attention[name]` with the words of its rows and columns.
 
         Args:
@@ -170,7 +170,7 @@ class Trace:
             RegardError: If there is no attention of this name.
         """
         if name not in self.attention:
-            known = meant(name, list(self.attention)) if self.attention else f": {self.system} has no attention."
+            known = did_you_mean(name, list(self.attention)) if self.attention else f": {self.system} has no attention."
             raise RegardError(f"There is no attention {name!r}{known}")
         weights = self.attention[name]
         match name.partition("/")[0]:
@@ -186,7 +186,7 @@ class Trace:
         return self.alignment if self.alignment is None else self._losses(self.alignment, "source")
 
     @property
-    def slopes(self) -> dict[str, Matrix]:
+    def gradients_by_name(self) -> dict[str, Matrix]:
         """All gradients with their words: "gradients", "source_gradients", and those of recurrent states by name."""
         found = {"gradients": (self.gradients, "read"), "source_gradients": (self.source_gradients, "source")}
         found |= {name: (matrix, "read") for name, matrix in self.state_gradients.items()}
@@ -209,45 +209,16 @@ class Trace:
         Raises:
             RegardError: If `arrays` is not True or False.
         """
-        facts: dict[str, Any] = {
-            "system": self.system,
-            "task": self.task,
-            "run": self.run,
-            "text": self.text,
-            "translation": self.translation,
-            "tokens": list(self.tokens),
-            "targets": list(self.targets),
-            "source": list(self.source),
-            "probability": listed(self.probability),
-            "rank": [int(rank) for rank in self.rank],
-            "entropy": listed(self.entropy),
-            "top": [[vars(choice) for choice in choices] for choices in self.top],
-            "attention": {name: self.looked(name).as_json() for name in self.attention},
-            "alignment": None if self.aligned is None else self.aligned.as_json(),
-            "gradients": None,
-            "source_gradients": None,
-            "state_gradients": {},
-            "beam": [vars(branch) for branch in self.beam],
-            "label": self.label,
-            "notes": list(self.notes),
-        }
-        for name, matrix in self.slopes.items():
-            (facts["state_gradients"] if name in self.state_gradients else facts)[name] = matrix.as_json()
-        for name in ("order", "backoff"):
-            value = getattr(self, name)
-            facts[name] = None if value is None else listed(value)
-        if arrays:
-            facts["hidden"] = {name: listed(value) for name, value in self.hidden.items()}
-            facts["gates"] = {name: listed(value) for name, value in self.gates.items()}
-            facts["matrices"] = {name: listed(value) for name, value in self.matrices.items()}
-        return facts
+        from regard.insight.views.as_json import trace_json
+
+        return trace_json(self, arrays)
 
     def __repr__(self) -> str:
         inside = ", ".join([*self.attention, *self.hidden, *self.gates, *(f"matrix {name}" for name in self.matrices)])
-        return f"Trace({self.system}, {counted(self.steps, 'step')}: {inside or 'nothing inside'})"
+        return f"Trace({self.system}, {pluralize(self.steps, 'step')}: {inside or 'nothing inside'})"
 
     def _repr_html_(self) -> str:
-        from regard.insight.trace_page import fragment
+        from regard.insight.views.page import fragment
 
         return fragment(self)
 

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.decoding.beam import Beam, Hypothesis, largest
 from regard.decoding.translate import longest_translation
 from regard.evaluation.alignment_error import spans_in
-from regard.insight.gradients import entering, predicting, state_gradients, surprises, tables_of, through_time
+from regard.insight.gradients import entering, predicting, state_gradients, tables_of, through_time, token_losses
 from regard.insight.parts import array, look_inside, look_inside_encoder
 from regard.insight.search import search_tree
 from regard.insight.trace import Branch, Choice, Trace
@@ -30,8 +30,8 @@ from regard.layers.state import State
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
 from regard.systems.translator import Translator
-from regard.text.labels import clean, label_numbers
-from regard.text.tokenizer import Tokenizer
+from regard.text.readers.labels import clean, label_numbers
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 IN_CACHE = 1 << 15  # numbers of predictions that are worked on at once
 NO_VECTORS = "{system} has no word vectors to differentiate by: there are no gradients through time."
@@ -320,7 +320,7 @@ def _gradients(
         logits, parts, _ = _explain(model, tokens, _begin(model, source), system)
         hidden, logits = predicting(model, logits[None], parts)
         banned = torch.tensor(forbidden, dtype=torch.int64, device=logits.device)
-        losses = surprises(logits[0].index_fill(-1, banned, -torch.inf), targets)
+        losses = token_losses(logits[0].index_fill(-1, banned, -torch.inf), targets)
         entered = {"target": vectors[-1]} if source is None else dict(zip(("source", "target"), vectors))
         matrices = through_time(losses, [hidden], list(entered.values()), len(targets))
     found = dict(zip(entered, matrices))
@@ -377,4 +377,4 @@ def label_number(label: str, labels: Tokenizer) -> int:
 
 def _check(**counts: int) -> None:
     for name, count in counts.items():
-        at_least(f"--{name.replace('_', '-')}", count, 1)
+        check_range(f"--{name.replace('_', '-')}", count, 1)

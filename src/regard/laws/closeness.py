@@ -20,7 +20,7 @@ class Broken(AssertionError):
 
 
 @dataclass(frozen=True)
-class Draw:
+class RandomCase:
     """One random case: tokens, how they are cut into calls, which columns are real."""
 
     seed: int

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.laws.closeness import (
     LOGITS,
-    Draw,
+    RandomCase,
     close,
     equal,
     gradients,
@@ -31,7 +31,7 @@ from regard.systems.model import Model
 from regard.systems.translator import Translator
 
 
-def asking_twice_changes_nothing(model: Model, draw: Draw) -> None:
+def asking_twice_changes_nothing(model: Model, draw: RandomCase) -> None:
     """Before any law: the same call gives the same result, or results could not be compared."""
     tokens = draw.tokens(model)
     with torch.no_grad():
@@ -47,7 +47,7 @@ def asking_twice_changes_nothing(model: Model, draw: Draw) -> None:
     )
 
 
-def cutting_changes_nothing(model: Model, draw: Draw) -> None:
+def cutting_changes_nothing(model: Model, draw: RandomCase) -> None:
     """1: cutting a sequence into calls changes neither logits nor gradients."""
     tokens = draw.tokens(model)
     whole, end = model(tokens, draw.start(model))
@@ -62,7 +62,7 @@ def cutting_changes_nothing(model: Model, draw: Draw) -> None:
     same_gradients(gradients(model, cut), gradients(model, whole), f"{what} the gradient", why)
 
 
-def the_future_changes_nothing(model: Model, draw: Draw) -> None:
+def the_future_changes_nothing(model: Model, draw: RandomCase) -> None:
     """2: token t changes nothing before t, exactly."""
     tokens = draw.tokens(model)
     t = int(draw.integers("when", 0, draw.columns, 1))
@@ -79,7 +79,7 @@ def the_future_changes_nothing(model: Model, draw: Draw) -> None:
     )
 
 
-def padding_changes_nothing(model: Model, draw: Draw) -> None:
+def padding_changes_nothing(model: Model, draw: RandomCase) -> None:
     """3: padding, junk in padding and batch-mates change nothing, also in the calls that follow."""
     tokens = draw.tokens(model)
     with torch.no_grad():
@@ -96,7 +96,7 @@ def padding_changes_nothing(model: Model, draw: Draw) -> None:
         _padding_changes_nothing(model, draw, capacity)
 
 
-def _padding_changes_nothing(model: Model, draw: Draw, capacity: int | None) -> None:
+def _padding_changes_nothing(model: Model, draw: RandomCase, capacity: int | None) -> None:
     calls = [(draw.tokens(model, f"tokens {n}"), draw.lengths(f"lengths {n}")) for n in range(3)]
     together, state = [], draw.begin(model, capacity=capacity)
     with torch.no_grad():
@@ -125,7 +125,7 @@ def _padding_changes_nothing(model: Model, draw: Draw, capacity: int | None) -> 
     )
 
 
-def probabilities_sum_to_one(model: Model, draw: Draw) -> None:
+def probabilities_sum_to_one(model: Model, draw: RandomCase) -> None:
     """4: probabilities sum to 1; and the loss is −log of these, word for word, and 0 in padding."""
     tokens, lengths = draw.tokens(model), draw.lengths()
     with torch.no_grad():
@@ -147,7 +147,7 @@ def probabilities_sum_to_one(model: Model, draw: Draw) -> None:
     close(torch.stack(words, dim=-1), probabilities, "the loss differs from −log softmax(logits)", why)
 
 
-def the_fast_path_is_the_equation(model: Model, draw: Draw) -> None:
+def the_fast_path_is_the_equation(model: Model, draw: RandomCase) -> None:
     """5: the fast path equals the written equation, values and gradients."""
     why = "`explain` and `forward` do not compute the same"
     for lengths in (None, draw.lengths()):
@@ -170,7 +170,7 @@ def the_fast_path_is_the_equation(model: Model, draw: Draw) -> None:
         same_gradients(gradients(model, fast), gradients(model, slow), what, why)
 
 
-def _written_start(model: Model, draw: Draw) -> State | None:
+def _written_start(model: Model, draw: RandomCase) -> State | None:
     """A translator's initial state, with the source also read by the written equation."""
     if not isinstance(model, Translator):
         return None
@@ -191,7 +191,7 @@ def _without_source(state: State) -> State:
     return {name: part for name, part in state.items() if name != "source"}
 
 
-def saving_keeps_every_bit(model: Model, draw: Draw, again: Callable[[], Model]) -> None:
+def saving_keeps_every_bit(model: Model, draw: RandomCase, again: Callable[[], Model]) -> None:
     """6: save → load bit-equal. `again` builds a new, untrained model."""
     tokens = draw.tokens(model)
     with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +208,7 @@ def saving_keeps_every_bit(model: Model, draw: Draw, again: Callable[[], Model])
         equal(a, b, f"saving and loading changes the state ({name})", why)
 
 
-def a_call_leaves_its_state_unchanged(model: Model, draw: Draw) -> None:
+def a_call_leaves_its_state_unchanged(model: Model, draw: RandomCase) -> None:
     """8: a functional call leaves its input state unchanged."""
     state = draw.begin(model)
     with torch.no_grad():
@@ -235,7 +235,7 @@ def _holds_the_same(state: State, held: dict[str, Tensor]) -> None:
     hold(not altered, f"a call alters the state it was given ({', '.join(altered)}): make a new dict")
 
 
-def fixed_capacity_is_growing(model: Model, draw: Draw) -> None:
+def fixed_capacity_is_growing(model: Model, draw: RandomCase) -> None:
     """9: fixed capacity = growing, leaf shapes and dtypes stable; and addresses, for a captured graph."""
     calls = [
         (draw.tokens(model, "prompt"), draw.lengths("prompt")),
@@ -270,7 +270,7 @@ def _form(state: State) -> dict[str, tuple[torch.Size, torch.dtype, int]]:
     return {name: (leaf.shape, leaf.dtype, leaf.data_ptr()) for name, leaf in leaves(state)}
 
 
-def reordering_commutes(model: Model, draw: Draw) -> None:
+def reordering_commutes(model: Model, draw: RandomCase) -> None:
     """10: reorder then continue = continue then reorder."""
     if isinstance(model, Translator):
         return _hypotheses_share_their_source(model, draw)
@@ -296,9 +296,9 @@ def reordering_commutes(model: Model, draw: Draw) -> None:
         )
 
 
-def _hypotheses_share_their_source(model: Translator, draw: Draw, width: int = 3) -> None:
+def _hypotheses_share_their_source(model: Translator, draw: RandomCase, width: int = 3) -> None:
     """For a translator rows are hypotheses: those of one source may be exchanged, and whole sources dropped."""
-    rows = Draw(draw.seed, draw.rows * width, draw.columns)
+    rows = RandomCase(draw.seed, draw.rows * width, draw.columns)
     first, more, lengths = rows.tokens(model), rows.tokens(model, "more"), rows.lengths()
     places = torch.arange(draw.rows)[:, None] * width
     index = (places + draw.integers("hypotheses", 0, width, draw.rows, width)).flatten()
@@ -331,7 +331,7 @@ def _has_its_rows(state: State, sources: int, width: int) -> None:
         )
 
 
-def length_zero_freezes(model: Model, draw: Draw) -> None:
+def length_zero_freezes(model: Model, draw: RandomCase) -> None:
     """11: length 0 freezes: the row continues as if the call had not happened."""
     frozen = draw.lengths() == 0
     frozen[-1] = True
@@ -357,16 +357,15 @@ def length_zero_freezes(model: Model, draw: Draw) -> None:
         hold((state["seen"][frozen] == draw.columns + 2).all(), 'a call with length 0 changes state["seen"]')
 
 
-def nothing_flows_across_a_detach(model: Model, draw: Draw) -> None:
+def nothing_flows_across_a_detach(model: Model, draw: RandomCase) -> None:
     """14: nothing flows across a detach; and without one, something does, if what was read before matters at all."""
     weights = {name: weight.detach().clone().requires_grad_() for name, weight in model.named_parameters()}
     if not weights:
         return
     _, state = torch.func.functional_call(model, weights, (draw.tokens(model), draw.start(model)))
     more = draw.tokens(model, "more")
-    matters = not torch.equal(
-        model(more, state)[0], model(more, draw.start(model))[0]
-    )  # to a window of one word it does not
+    # To a window of one word it does not.
+    matters = not torch.equal(model(more, state)[0], model(more, draw.start(model))[0])
     carries = any(leaf.requires_grad for _, leaf in leaves(state))  # words alone carry no gradient
 
     def flows(given: State) -> bool:
@@ -381,7 +380,7 @@ def nothing_flows_across_a_detach(model: Model, draw: Draw) -> None:
     )
 
 
-CALLS: tuple[Callable[[Model, Draw], None], ...] = (
+CALLS: tuple[Callable[[Model, RandomCase], None], ...] = (
     cutting_changes_nothing,
     the_future_changes_nothing,
     padding_changes_nothing,

@@ -9,7 +9,7 @@ from math import exp, log
 import torch
 import torch.nn.functional as F
 
-from regard.laws.closeness import Broken, Draw, close, hold, same_gradients
+from regard.laws.closeness import Broken, RandomCase, close, hold, same_gradients
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
 from regard.systems.translator import Translator
@@ -23,7 +23,7 @@ SENTENCES = (  # the notes' batch, and their translation example
 )
 
 
-def micro_batches_are_one_batch(model: Model, draw: Draw) -> None:
+def micro_batches_are_one_batch(model: Model, draw: RandomCase) -> None:
     """12: k micro-batches or ranks = one batch, in the loss and in every gradient."""
     parameters = dict(model.named_parameters())
     if not parameters:
@@ -86,7 +86,7 @@ def it_can_memorise(build: Callable[[], Model], tries: int = 3) -> None:
     it_memorises_four_sentences(build())
 
 
-def untrained_it_knows_nothing(model: Model, draw: Draw) -> None:
+def untrained_it_knows_nothing(model: Model, draw: RandomCase) -> None:
     """13b: its untrained loss ≈ log V."""
     tokens, targets = draw.tokens(model), draw.tokens(model, "targets")
     with torch.no_grad():

@@ -18,14 +18,14 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.laws import contract
-from regard.laws.closeness import Broken, Draw, leaves
+from regard.laws.closeness import Broken, RandomCase, leaves
 from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
 from regard.laws.searching import beam_one_is_greedy
 from regard.report.progress import say
 from regard.systems.catalogue import load_class, load_module
-from regard.systems.code import crash, is_own, name_code
 from regard.systems.model import Model
-from regard.systems.own import BY_SIZE, OwnLayer
+from regard.systems.own.code import crash, is_own, trust_code
+from regard.systems.own.stack import BY_SIZE, OwnLayer
 from regard.systems.sizes import sizes_of
 
 VOCABULARY = 17
@@ -49,7 +49,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Result:
+class LawResult:
     number: int
     wording: str
     holds: bool
@@ -57,11 +57,11 @@ class Result:
 
 
 def run_laws(
-    build: Build, each: Callable[[Result], object] | None = None, only: Collection[int] | None = None
-) -> list[Result]:
+    build: Build, each: Callable[[LawResult], object] | None = None, only: Collection[int] | None = None
+) -> list[LawResult]:
     """Checks every law, or those of these numbers, on a fresh copy of the system. A crash is a broken law, also
     reported in a sentence."""
-    results: list[Result] = []
+    results: list[LawResult] = []
     for law in LAWS:
         if only is not None and law.number not in only:
             continue
@@ -71,17 +71,17 @@ def run_laws(
     return results
 
 
-def _try(law: Law, build: Build) -> Result:
+def _try(law: Law, build: Build) -> LawResult:
     try:
         torch.manual_seed(0)
         law.check(build)
     except Broken as broken:
-        return Result(law.number, law.wording, False, f"{broken}.")
+        return LawResult(law.number, law.wording, False, f"{broken}.")
     except RegardError as error:
-        return Result(law.number, law.wording, False, str(error))
+        return LawResult(law.number, law.wording, False, str(error))
     except Exception as error:  # a user's code can raise anything
-        return Result(law.number, law.wording, False, crash(error) or _outside(error, law.advice))
-    return Result(law.number, law.wording, True)
+        return LawResult(law.number, law.wording, False, crash(error) or _outside(error, law.advice))
+    return LawResult(law.number, law.wording, True)
 
 
 def _outside(error: Exception, advice: str) -> str:
@@ -97,7 +97,7 @@ def _outside(error: Exception, advice: str) -> str:
 
 def builder(system: str) -> Build:
     """A function that builds a small model of a system, registered or the user's own."""
-    name = name_code(system).name if is_own(system) else system
+    name = trust_code(system).name if is_own(system) else system
     parts, kind = load_module(name), load_class(name)
     if isinstance(parts, OwnLayer):
         with suppress_but(RegardError):  # a crash is reported with its law
@@ -160,14 +160,14 @@ def stirred(build: Build) -> Model:
     return model
 
 
-def draws(model: Model) -> list[Draw]:
+def draws(model: Model) -> list[RandomCase]:
     """Small cases first, because they are the easiest to debug."""
     most = COLUMNS if model.context is None else max(2, min(COLUMNS, model.context // 3))
     sizes = ((2, 2), (2, 3), (3, 4), (3, 5), (4, 6), (4, 6))
-    return [Draw(seed, rows, min(columns, most)) for seed, (rows, columns) in enumerate(sizes)]
+    return [RandomCase(seed, rows, min(columns, most)) for seed, (rows, columns) in enumerate(sizes)]
 
 
-def over_draws(law: Callable[[Model, Draw], None]) -> Callable[[Build], None]:
+def over_draws(law: Callable[[Model, RandomCase], None]) -> Callable[[Build], None]:
     def check(build: Build) -> None:
         model = stirred(build)
         contract.asking_twice_changes_nothing(model, draws(model)[0])
@@ -191,7 +191,7 @@ def learning(build: Build) -> None:
     if not any(True for _ in build().parameters()):
         return  # counted systems are not trained
     torch.manual_seed(1)
-    untrained_it_knows_nothing(build(1000).double().eval(), Draw(seed=1, rows=40, columns=20))
+    untrained_it_knows_nothing(build(1000).double().eval(), RandomCase(seed=1, rows=40, columns=20))
     it_can_memorise(lambda: build(learner=True).float())
 
 

@@ -8,14 +8,14 @@ from regard.decoding.beam import GREEDY_BEAM, beam_search
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY
 from regard.decoding.translate import translate
-from regard.laws.closeness import Draw, hold
+from regard.laws.closeness import RandomCase, hold
 from regard.systems.model import Model
 from regard.systems.translator import Translator
 
 EOS = 0  # any word will do here
 
 
-def beam_one_is_greedy(model: Model, draw: Draw) -> None:
+def beam_one_is_greedy(model: Model, draw: RandomCase) -> None:
     """7: beam 1 = greedy, for prompts or sources of different lengths read together and alone."""
     if isinstance(model, Translator):
         return translations_are_greedy(model, draw)
@@ -29,7 +29,7 @@ def beam_one_is_greedy(model: Model, draw: Draw) -> None:
         _same(found[0].tokens, line)
 
 
-def translations_are_greedy(model: Translator, draw: Draw) -> None:
+def translations_are_greedy(model: Translator, draw: RandomCase) -> None:
     """All sources in one batch with beam 1, against each alone by repeated argmax."""
     sources = draw.integers("sources", 1, model.source_vocabulary, draw.rows, draw.columns).tolist()
     sources = [row[:length] for row, length in zip(sources, draw.lengths("sources").tolist())]

@@ -28,6 +28,7 @@ from regard.layers import cache
 from regard.layers.cache import visible
 from regard.layers.dropout import Dropout
 from regard.layers.layer import Layer
+from regard.layers.parts import note
 from regard.layers.position import Position
 from regard.layers.scores import named_score
 from regard.layers.state import Span, State
@@ -38,15 +39,15 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, 
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, dropout_p=dropout)
 
 
-def written(
+def attention_reference(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, dropout: float = 0.0
 ) -> tuple[Tensor, State]:
     """The same step by step, with its scores and weights [R, H, T, S], and what they come from."""
     scores = query @ keys.transpose(-2, -1) / query.size(-1) ** 0.5
     scores = scores if mask is None else scores + mask
-    weights = scores.softmax(dim=-1)  # each row of it sums to 1
+    weights = note("weights", scores.softmax(dim=-1))  # each row of it sums to 1
     parts: State = {"query": query, "keys": keys, "values": values, "scores": scores, "weights": weights}
-    return F.dropout(weights, dropout) @ values, parts
+    return note("heads", F.dropout(weights, dropout) @ values), parts
 
 
 def additive_mask(seen: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -83,7 +84,7 @@ class MultiHeadSelfAttention(nn.Module):
     def queries_keys_values(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [R, H, T, d] of x [R, T, D] at positions [R, T]."""
         query, key, value = self.project(x).unflatten(-1, (3 * self.heads, -1)).chunk(3, dim=2)  # [R, T, H, d]
-        query, key = self.position.turn(query, positions), self.position.turn(key, positions)
+        query, key = self.position.rotate(query, positions), self.position.rotate(key, positions)
         return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
     def join_heads(self, context: Tensor) -> Tensor:
@@ -111,24 +112,24 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
         return cache.begin(rows, self.key_heads, width, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        *asked, new = self.look_up(x, state, span)
+        *asked, new = self.qkv_and_mask(x, state, span)
         return self.join_heads(attend(*asked, dropout=self.weight_dropout)), new
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        *asked, new = self.look_up(x, state, span)
-        context, parts = written(*asked, dropout=self.weight_dropout)
+        *asked, new = self.qkv_and_mask(x, state, span)
+        context, parts = attention_reference(*asked, dropout=self.weight_dropout)
         return self.join_heads(context), new, parts
 
-    def look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, State]:
+    def qkv_and_mask(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, State]:
         """Q, K, V, M and the new state."""
         positions = span.positions(x.size(1))
         query, key, value = self.queries_keys_values(x, positions)
         keys, values, new = cache.remember(state, key, value, span)
         slots = keys.size(2)
         mask = additive_mask(visible(positions, slots), self.position.bias(positions, slots, self.heads), query.dtype)
-        return query, self.share(keys), self.share(values), mask, new
+        return query, self.expand_kv_heads(keys), self.expand_kv_heads(values), mask, new
 
-    def share(self, keys: Tensor) -> Tensor:
+    def expand_kv_heads(self, keys: Tensor) -> Tensor:
         """Keys or values [R, G, S, d] as each head of queries reads them: [R, H, S, d]."""
         return keys
 
@@ -159,10 +160,10 @@ class GroupedQueryAttention(CausalSelfAttention):
         """Queries [R, H, T, d], keys and values [R, G, T, d]."""
         heads = self.project(x).unflatten(-1, (self.heads + 2 * self.groups, -1))  # [R, T, H + 2·G, d]
         query, key, value = heads.split([self.heads, self.groups, self.groups], dim=2)
-        query, key = self.position.turn(query, positions), self.position.turn(key, positions)
+        query, key = self.position.rotate(query, positions), self.position.rotate(key, positions)
         return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
-    def share(self, keys: Tensor) -> Tensor:
+    def expand_kv_heads(self, keys: Tensor) -> Tensor:
         return keys.repeat_interleave(self.heads // self.groups, dim=1)
 
 
@@ -170,13 +171,13 @@ class FullSelfAttention(MultiHeadSelfAttention):
     """Every position attends to all; `valid` [N, S] masks padding, None = no padding."""
 
     def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
-        return self.join_heads(attend(*self.look_up(x, valid), dropout=self.weight_dropout))
+        return self.join_heads(attend(*self.qkv_and_mask(x, valid), dropout=self.weight_dropout))
 
     def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
-        context, parts = written(*self.look_up(x, valid), dropout=self.weight_dropout)
+        context, parts = attention_reference(*self.qkv_and_mask(x, valid), dropout=self.weight_dropout)
         return self.join_heads(context), parts
 
-    def look_up(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def qkv_and_mask(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Q, K, V and M."""
         positions = torch.arange(x.size(1), device=x.device)[None]
         query, key, value = self.queries_keys_values(x, positions)
@@ -201,10 +202,10 @@ class CrossAttention(nn.Module):
         return {"keys_values": self.project(memory)}  # [N, S, 2·D]: keys, then values
 
     def forward(self, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
-        return self.join_heads(attend(*self.look_up(x, source, valid), dropout=self.weight_dropout), x)
+        return self.join_heads(attend(*self.qkv_and_mask(x, source, valid), dropout=self.weight_dropout), x)
 
     def explain(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, State]:
-        context, parts = written(*self.look_up(x, source, valid), dropout=self.weight_dropout)
+        context, parts = attention_reference(*self.qkv_and_mask(x, source, valid), dropout=self.weight_dropout)
         asked = {name: _by_hypothesis(parts[name], x) for name in ("query", "scores", "weights")}
         return self.join_heads(context, x), {**parts, **asked}  # keys and values have one row per source
 
@@ -216,7 +217,9 @@ class CrossAttention(nn.Module):
     def weight_dropout(self) -> float:
         return self.dropout if self.training else 0.0
 
-    def look_up(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def qkv_and_mask(
+        self, x: Tensor, source: State, valid: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Queries [N, H, width·T, d], the hypotheses of a source one after the other; K, V [N, H, S, d] and M."""
         memory = source["keys_values"]
         query = self.query(x).view(memory.size(0), -1, self.heads, x.size(-1) // self.heads)
@@ -226,7 +229,7 @@ class CrossAttention(nn.Module):
 
 
 def _by_hypothesis(part: Tensor, x: Tensor) -> Tensor:
-    """What all hypotheses of a source ask or find, [N, H, width·T, …] → [R, H, T, …]."""
+    """The queries or contexts of all hypotheses of a source, [N, H, width·T, …] → [R, H, T, …]."""
     rows, columns, _ = x.shape
     return part.unflatten(2, (-1, columns)).transpose(1, 2).reshape(rows, part.size(1), columns, -1)
 
@@ -270,7 +273,8 @@ class SelfAttention(Layer):
         keys, values, new = cache.remember(state, key, value, span)
         seen = visible(span.positions(x.size(1)), keys.size(2))
         parts = self.score.explain(query, keys, seen)  # weights [R, 1, T, S], each row of which sums to 1
-        context = F.dropout(parts["weights"], self.dropout, self.training) @ values
+        parts["weights"] = note("weights", parts["weights"])
+        context = note("heads", F.dropout(parts["weights"], self.dropout, self.training) @ values)
         return context[:, 0], new, {"query": query, "keys": keys, "values": values, **parts}
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.dropout import Dropout
 from regard.layers.layer import Layer
+from regard.layers.parts import inside, note
 from regard.layers.state import Span, State
 
 ACTIVATIONS = ("gelu", "relu")
@@ -103,8 +104,9 @@ class PreNormBlock(Block):
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         attended, state, parts = self.attention.explain(self.attention_norm(x), state, span)
+        attended = note("attention", attended)
         x = x + attended
-        changed = self.feedforward(self.feedforward_norm(x))
+        changed = note("feedforward", self.feedforward(self.feedforward_norm(x)))
         return x + changed, state, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
 
@@ -121,8 +123,9 @@ class PostNormBlock(Block):
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         attended, state, parts = self.attention.explain(x, state, span)
+        attended = note("attention", attended)
         x = self.attention_norm(x + attended)
-        changed = self.feedforward(x)
+        changed = note("feedforward", self.feedforward(x))
         x = self.feedforward_norm(x + changed)
         return x, state, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
@@ -158,8 +161,9 @@ class PreNormEncoderBlock(EncoderBlock):
 
     def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
         attended, parts = self.attention.explain(self.attention_norm(x), valid)
+        attended = note("attention", attended)
         x = x + attended
-        changed = self.feedforward(self.feedforward_norm(x))
+        changed = note("feedforward", self.feedforward(self.feedforward_norm(x)))
         return x + changed, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
 
@@ -173,8 +177,9 @@ class PostNormEncoderBlock(EncoderBlock):
 
     def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
         attended, parts = self.attention.explain(x, valid)
+        attended = note("attention", attended)
         x = self.attention_norm(x + attended)
-        changed = self.feedforward(x)
+        changed = note("feedforward", self.feedforward(x))
         x = self.feedforward_norm(x + changed)
         return x, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
@@ -210,10 +215,13 @@ class PreNormDecoderBlock(DecoderBlock):
 
     def explain(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State, State]:
         attended, state, own = self.attention.explain(self.attention_norm(x), state, span)
+        attended = note("attention", attended)
         x = x + attended
-        read, across = self.cross.explain(self.cross_norm(x), source, valid)
+        with inside("cross"):
+            read, across = self.cross.explain(self.cross_norm(x), source, valid)
+        read = note("cross", read)
         x = x + read
-        changed = self.feedforward(self.feedforward_norm(x))
+        changed = note("feedforward", self.feedforward(self.feedforward_norm(x)))
         parts = {
             "attention": {**own, "output": attended},
             "cross": {**across, "output": read},
@@ -234,10 +242,13 @@ class PostNormDecoderBlock(DecoderBlock):
 
     def explain(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State, State]:
         attended, state, own = self.attention.explain(x, state, span)
+        attended = note("attention", attended)
         x = self.attention_norm(x + attended)
-        read, across = self.cross.explain(x, source, valid)
+        with inside("cross"):
+            read, across = self.cross.explain(x, source, valid)
+        read = note("cross", read)
         x = self.cross_norm(x + read)
-        changed = self.feedforward(x)
+        changed = note("feedforward", self.feedforward(x))
         x = self.feedforward_norm(x + changed)
         parts = {
             "attention": {**own, "output": attended},

@@ -59,4 +59,4 @@ def _write(buffer: Tensor, new: Tensor, slots: Tensor) -> Tensor:
 
 def _slots(positions: Tensor, valid: Tensor | None, scratch: int) -> Tensor:
     slots = positions if valid is None else positions.where(valid, scratch)
-    return slots.clamp(max=scratch)  # a padded column may lie beyond the buffer
+    return slots.clamp(max=scratch)  # a padded column may be beyond the buffer

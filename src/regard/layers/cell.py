@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.layers.layer import Layer
+from regard.layers.parts import at_step, note
 from regard.layers.state import Span, State
 
 
@@ -61,13 +62,13 @@ class Cell(Layer):
         return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in self.memory}
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        hidden, state, _ = walk(self.stepping(), x, state, span)
+        hidden, state, _ = unroll(self.step_function(), x, state, span)
         return hidden, state
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        return walk(self.stepping(), x, state, span)
+        return unroll(self.step_function(), x, state, span)
 
-    def stepping(self) -> Callable[[Tensor, State], State]:
+    def step_function(self) -> Callable[[Tensor, State], State]:
         """The step for one call; random choices that hold for all steps of a call are made here.
 
         Returns:
@@ -77,7 +78,7 @@ class Cell(Layer):
 
     def _checked_step(self, x: Tensor, state: State) -> State:
         """The step, with clear errors if it reads or returns something wrong."""
-        new = self.step(x, Memory(state))
+        new = self.step(x, StepState(state))
         if not isinstance(new, dict):
             raise RegardError(
                 f'a step must return a dict of tensors such as {{"hidden": …}}, and not a {type(new).__name__}.'
@@ -95,7 +96,7 @@ class Cell(Layer):
         return new
 
 
-class Memory(dict[str, Any]):
+class StepState(dict[str, Any]):
     """The state given to a step: a copy of the dict, so that a step cannot change the caller's."""
 
     def __missing__(self, name: str) -> Tensor:
@@ -103,8 +104,8 @@ class Memory(dict[str, Any]):
         raise RegardError(f"step asks for '{name}', which the cell does not carry: say memory = ({carried}).")
 
 
-def walk(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-    """One step for each column of x [R, T, D]: what "hidden" was, the state at the end, and all parts, each [R, T, …].
+def unroll(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+    """One step for each column of x [R, T, D]: "hidden" at each, the state at the end, and all parts, each [R, T, …].
 
     A padded column leaves its row's memory as it was, so that the state at the end is each row's own.
     """
@@ -112,11 +113,14 @@ def walk(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: 
     carried = {name: value.to(x.dtype) for name, value in state.items()}  # may come from a call in another precision
     steps: list[State] = []
     for t in range(x.size(1)):
+        at_step(t)
         new = step(x[:, t], carried)
+        new = {**new, **{name: note(name, new[name]) for name in carried}}  # a user's own step notes nothing itself
         if valid is not None:
             kept = {name: torch.where(valid[:, t, None], new[name], old) for name, old in carried.items()}
             new = {**new, **kept}
         steps.append(new)
         carried = {name: new[name] for name in carried}
+    at_step(None)
     parts: State = {name: torch.stack([new[name] for new in steps], dim=1) for name in steps[0]}
     return parts["hidden"], carried, parts

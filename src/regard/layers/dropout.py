@@ -2,7 +2,7 @@
 
 Dropout              every component by itself                       Srivastava et al. 2014
 VariationalDropout   one mask for all time steps of a row            Gal & Ghahramani 2016
-WordDropout          whole words, wherever they stand                Gal & Ghahramani 2016; Merity et al. 2018
+WordDropout          whole words, at all positions                   Gal & Ghahramani 2016; Merity et al. 2018
 drop_weight          connections of a matrix, resampled per call     Wan et al. 2013; Merity et al. 2018
 """
 

@@ -50,15 +50,12 @@ class Embedding(nn.Module):
             words = words * self.scale
         if self.position is None:
             return words
-        positions = span.positions(tokens.size(1))
-        if span.start.stride(0) == 0:  # an expanded tensor: all rows begin at the same position
-            positions = positions[:1]
-        places = self.position(positions, words.dtype)  # [R, T, position.width], or one row for all
+        places = self.position(span.positions(tokens.size(1)), words.dtype)  # [R, T, position.width], or one row
         if self.concatenate:
             return torch.cat([words, places.expand(*words.shape[:2], -1)], dim=-1)
         return words + F.pad(places, (0, self.width - places.size(-1)))  # a narrow encoding takes the first components
 
-    def looked_up(self, tied: bool) -> int:
+    def lookup_parameters(self, tied: bool) -> int:
         """Number of weights that are only looked up, not multiplied: the tables, unless tied to the output."""
         places = 0 if self.position is None else sum(weight.numel() for weight in self.position.parameters())
         return places + (0 if tied else self.table.weight.numel())

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.blocks import EncoderBlock
-from regard.layers.cell import walk
+from regard.layers.cell import unroll
+from regard.layers.parts import inside, note
 from regard.layers.recurrent import elman, gru, lstm, set_forget_bias
 from regard.layers.state import Span, State
 
@@ -43,9 +44,10 @@ class RecurrentEncoder(nn.Module):
         super().__init__()
         between = dropout if layers > 1 else 0.0  # PyTorch warns about dropout with one layer
         module, self.equation = KINDS[cell]
+        # Only its weights are used here; saved runs know them by this name.
         self.fused: nn.RNNBase = module(
             inputs, width, num_layers=layers, batch_first=True, bidirectional=bidirectional, dropout=between
-        )  # only its weights are used here; saved runs know them by this name
+        )
         self.memory = ("hidden", "cell") if cell == "lstm" else ("hidden",)
         self.directions = ("forward", "backward") if bidirectional else ("forward",)
         self.width = width * len(self.directions)
@@ -63,14 +65,17 @@ class RecurrentEncoder(nn.Module):
         parts: State = {}
         for layer in map(str, range(self.fused.num_layers)):
             x = F.dropout(x, self.fused.dropout, self.training) if last else x
-            ways = {way: self._walk(next(weights), x, lengths, way) for way in self.directions}
-            x = torch.cat([hidden for hidden, _, _ in ways.values()], dim=-1)
+            ways = {}
+            for way in self.directions:
+                with inside(f"{layer}/{way}"):
+                    ways[way] = self._unroll_layer(next(weights), x, lengths, way)
+            x = note(layer, torch.cat([hidden for hidden, _, _ in ways.values()], dim=-1))
             ends = [end for _, end, _ in ways.values()]
             last[layer] = {name: torch.cat([end[name] for end in ends], dim=-1) for name in self.memory}
-            parts[layer] = {way: inside for way, (_, _, inside) in ways.items()}
+            parts[layer] = {way: shown for way, (_, _, shown) in ways.items()}
         return x, last, parts
 
-    def _walk(
+    def _unroll_layer(
         self, weights: Sequence[Tensor], x: Tensor, lengths: Tensor | None, way: str
     ) -> tuple[Tensor, State, State]:
         """One layer in one direction; backwards is forwards over the reversed row."""
@@ -82,8 +87,9 @@ class RecurrentEncoder(nn.Module):
         span = Span(torch.zeros(x.size(0), dtype=torch.int64, device=x.device), lengths)
         first = {name: x.new_zeros(x.size(0), self.fused.hidden_size) for name in self.memory}
         if way == "forward":
-            return walk(step, x, first, span)
-        hidden, end, parts = walk(step, backwards(x, lengths), first, span)
+            return unroll(step, x, first, span)
+        with inside("", backwards=True):
+            hidden, end, parts = unroll(step, backwards(x, lengths), first, span)
         return backwards(hidden, lengths), end, {name: backwards(part, lengths) for name, part in parts.items()}
 
 
@@ -105,8 +111,10 @@ class TransformerEncoder(nn.Module):
         valid = real_columns(x, lengths)
         parts: State = {}
         for name, block in self.blocks.named_children():
-            x, inside = block.explain(x, valid)  # type: ignore[operator]  # ModuleList forgets what it holds
-            parts[name] = {**inside, "hidden": x}
+            with inside(name):
+                x, shown = block.explain(x, valid)  # type: ignore[operator]  # ModuleList forgets what it holds
+            x = note(name, x)
+            parts[name] = {**shown, "hidden": x}
         return self.finish(x), parts
 
 

@@ -21,6 +21,7 @@ class Layer(nn.Module):
     """
 
     caches = False  # its state is only a cache, so {} suffices for a text that is read in one call
+    exact: tuple[str, ...] = ()  # methods that sum over a whole text, in fp32 also when a model is trained in bf16
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         """The state before any token.

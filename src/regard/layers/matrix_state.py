@@ -15,7 +15,7 @@ It is the same regression as Nadaraya's and Watson's, with a sum that can be kep
             gated       σ(w·x_t)^(1/16)                                    Yang et al. 2024, here one gate for each head
     rule    sum         as above
             delta       S_t = λ_t S_{t-1} + β_t φ(k_t) (v_t − λ_t S_{t-1}ᵀφ(k_t))ᵀ,  β_t = σ(u·x_t),  y_t = S_tᵀφ(q_t):
-                        what the key had stored is replaced. φ(q) and φ(k) then have length 1, and nothing is divided.
+                        the key's old value is replaced. φ(q) and φ(k) then have length 1, and nothing is divided.
                         Schlag et al. 2021; with a gate: Yang et al. 2025
 
 A text of T words is read in chunks of C, all at once: within a chunk by products of matrices, and S from chunk to chunk
@@ -36,6 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.attention import CausalSelfAttention
+from regard.layers.parts import note
 from regard.layers.scan import scan
 from regard.layers.state import Span, State
 
@@ -44,13 +45,14 @@ DECAYS = ("none", "fixed", "gated")
 RULES = ("sum", "delta")
 CHUNK = 64
 TEMPERATURE = 16.0  # of the gate: at first it keeps 96 % of the state
-LEAST = 1e-6  # of what is divided by: with relu a query may match no key
+MIN_NORMALIZER = 1e-6  # the smallest divisor: with relu a query may match no key
 
 
 class LinearAttention(CausalSelfAttention):
     """Causal attention in several heads; `features` is m, the number of random ω (0 = a head's width)."""
 
     caches = False
+    exact = ("run", "exponent")
     directions: Tensor  # ω [H, d, m]
 
     def __init__(
@@ -85,9 +87,11 @@ class LinearAttention(CausalSelfAttention):
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, key, value, decay, write = self.prepare(x, span)
-        with torch.autocast(x.device.type, enabled=False):
-            read, matrix = read_chunks(query, key, value, decay, write, self.opened(state, query.dtype))
+        read, matrix = self.run(query, key, value, decay, write, self.opened(state, query.dtype))
         return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix)
+
+    def run(self, *parts: Tensor | None) -> tuple[Tensor, Tensor]:
+        return read_chunks(*parts)  # type: ignore[arg-type]  # of `prepare`, and the matrix before them
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         """The recurrent form, word by word."""
@@ -105,13 +109,15 @@ class LinearAttention(CausalSelfAttention):
         parts: State = {
             "matrix": self.closed(matrix)["matrix"],
             "decay": decay.exp().transpose(1, 2),  # [R, T, H]
-            "read": self.divide(read),  # what each head reads: [R, H, T, d]
+            "read": note("heads", self.divide(read)),  # what each head reads: [R, H, T, d]
         }
         if write is None:  # what each word of this call weighs; words of earlier calls are in the state alone
-            parts["weights"] = remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=LEAST)
+            parts["weights"] = (
+                remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=MIN_NORMALIZER)
+            )
         else:
             parts["write"] = write.transpose(1, 2)
-        return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix), parts
+        return self.join_heads(parts["read"].to(x.dtype)), self.closed(matrix), parts
 
     def prepare(self, x: Tensor, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
         """φ(q), φ(k) [R, H, T, m], values [R, H, T, d], log λ and β [R, H, T]. A padded column writes nothing."""
@@ -136,11 +142,14 @@ class LinearAttention(CausalSelfAttention):
         if self.feature == "relu":
             return vectors.relu()
         vectors = vectors * vectors.size(-1) ** -0.25  # so that q·k is the scaled dot product
-        with torch.autocast(vectors.device.type, enabled=False):
-            power = vectors @ self.directions.to(vectors.dtype) - vectors.square().sum(dim=-1, keepdim=True)
+        power = self.exponent(vectors)
         if of_query:  # a factor of the query alone cancels out
             power = power - power.amax(dim=-1, keepdim=True).detach()
         return power.exp() * self.features**-0.5
+
+    def exponent(self, vectors: Tensor) -> Tensor:
+        """ωu − |u|² of [R, H, T, d]: [R, H, T, m]."""
+        return vectors @ self.directions.to(vectors.dtype) - vectors.square().sum(dim=-1, keepdim=True)
 
     def log_decay(self, x: Tensor) -> Tensor:
         """log λ_t of each head: [R, H, T], or [H, 1] if it is the same for all words."""
@@ -150,7 +159,7 @@ class LinearAttention(CausalSelfAttention):
         return (torch.log1p(-(2.0 ** (-5 - head))) if self.decay == "fixed" else torch.zeros_like(head))[:, None]
 
     def divide(self, read: Tensor) -> Tensor:
-        return read if self.rule == "delta" else read[..., :-1] / read[..., -1:].clamp(min=LEAST)
+        return read if self.rule == "delta" else read[..., :-1] / read[..., -1:].clamp(min=MIN_NORMALIZER)
 
     def opened(self, state: State, dtype: torch.dtype) -> Tensor:
         """The state as one tensor [R, H, m, d], or [R, H, m, d + 1] with the normaliser last."""
@@ -177,7 +186,7 @@ def cut(part: Tensor, size: int) -> Tensor:
 def read_chunks(
     query: Tensor, key: Tensor, value: Tensor, decay: Tensor, write: Tensor | None, matrix: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What T words read [R, H, T, d], and the matrix after them; `write` is β under the delta rule."""
+    """The contexts [R, H, T, d] of T words, and the matrix after them; `write` is β under the delta rule."""
     words = query.size(2)
     size = min(CHUNK, words)
     query, key, value = (cut(part, size) for part in (query, key, value))

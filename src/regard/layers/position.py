@@ -36,12 +36,12 @@ class Position(nn.Module):
         """At the input: positions [R, T] → vectors [R, T, width]."""
         raise NotImplementedError
 
-    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """In attention: rotates queries or keys [R, T, H, d] at positions [R, T]."""
         return vectors
 
     def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor | None:
-        """In attention: what is added to scores of queries at positions [R, T] and keys at 0, 1, …: [R, H, T, S]."""
+        """In attention: the bias of the scores of queries at positions [R, T] and keys at 0, 1, …: [R, H, T, S]."""
         return None
 
 
@@ -101,7 +101,7 @@ class Learned(AtInput):
 
 
 class Rotary(Position):
-    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
         return rotate(vectors, positions)
 
 

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from regard.layers.cell import Cell
 from regard.layers.dropout import drop_weight
+from regard.layers.parts import note
 from regard.layers.state import State
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu")
@@ -36,24 +37,25 @@ INITIALISATIONS = ("default", "orthogonal", "identity")
 
 
 def elman(wx: Tensor, uh: Tensor, state: State, activation: str = "tanh") -> State:
-    return {"hidden": getattr(torch, activation)(wx + uh)}
+    return {"hidden": note("hidden", getattr(torch, activation)(wx + uh))}
 
 
 def lstm(wx: Tensor, uh: Tensor, state: State) -> State:
     store, forget, update, output = (wx + uh).chunk(4, dim=-1)
-    store, forget, update, output = store.sigmoid(), forget.sigmoid(), update.tanh(), output.sigmoid()
-    cell = forget * state["cell"] + store * update
-    hidden = output * cell.tanh()
+    store, forget = note("store", store.sigmoid()), note("forget", forget.sigmoid())
+    update, output = note("update", update.tanh()), note("output", output.sigmoid())
+    cell = note("cell", forget * state["cell"] + store * update)
+    hidden = note("hidden", output * cell.tanh())
     return {"forget": forget, "store": store, "update": update, "output": output, "cell": cell, "hidden": hidden}
 
 
 def gru(wx: Tensor, uh: Tensor, state: State) -> State:
     wx_reset, wx_update, wx_candidate = wx.chunk(3, dim=-1)
     uh_reset, uh_update, uh_candidate = uh.chunk(3, dim=-1)
-    reset = (wx_reset + uh_reset).sigmoid()
-    update = (wx_update + uh_update).sigmoid()
-    candidate = (wx_candidate + reset * uh_candidate).tanh()
-    hidden = update * state["hidden"] + (1 - update) * candidate
+    reset = note("reset", (wx_reset + uh_reset).sigmoid())
+    update = note("update", (wx_update + uh_update).sigmoid())
+    candidate = note("candidate", (wx_candidate + reset * uh_candidate).tanh())
+    hidden = note("hidden", update * state["hidden"] + (1 - update) * candidate)
     return {"reset": reset, "update": update, "candidate": candidate, "hidden": hidden}
 
 
@@ -128,9 +130,9 @@ class LSTM(Recurrent):
         w, u, b, b_u = super().weights()
         return [w, drop_weight(u, self.dropout_recurrent, self.training), b, b_u]
 
-    def stepping(self) -> Callable[[Tensor, State], State]:
+    def step_function(self) -> Callable[[Tensor, State], State]:
         if not self.training or self.dropout_recurrent == 0.0:
-            return super().stepping()
+            return super().step_function()
         return partial(self.step, weights=self.weights())  # the same connections are dropped in every step of a call
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.layers.blocks import FeedForward, rms_norm
 from regard.layers.layer import Layer
+from regard.layers.parts import at_step, note
 from regard.layers.state import Span, State, last
 
 
@@ -54,10 +55,13 @@ class MinGRU(Layer):
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         """The recurrent form, word by word."""
         update, candidate = self.gates(x)
+        update, candidate = note("update", update), note("candidate", candidate)
         hidden, steps = state["hidden"].to(update.dtype), []
-        for z, n in zip(update.unbind(dim=1), candidate.unbind(dim=1), strict=True):
-            hidden = (1 - z) * hidden + z * n
+        for t, (z, n) in enumerate(zip(update.unbind(dim=1), candidate.unbind(dim=1), strict=True)):
+            at_step(t)
+            hidden = note("hidden", (1 - z) * hidden + z * n)
             steps.append(hidden)
+        at_step(None)
         every = torch.stack(steps, dim=1)
         new = {"hidden": last(every, state["hidden"].to(every.dtype), span)}
         return every.to(x.dtype), new, {"update": update, "candidate": candidate, "hidden": every}
@@ -99,6 +103,6 @@ class MinGRUBlock(Layer):
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         hidden, state, parts = self.recurrence.explain(self.recurrence_norm(x), state, span)
         x = x + self.drop_output(self.output(hidden))
-        changed = self.feedforward(self.feedforward_norm(x))
+        changed = note("feedforward", self.feedforward(self.feedforward_norm(x)))
         memory = parts.pop("hidden")
         return x + changed, state, {**parts, "memory": memory, "feedforward": changed}

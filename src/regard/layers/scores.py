@@ -95,7 +95,7 @@ class ScaledDot(Dot):
 
 
 class Bilinear(Score):
-    """M is initialised so that scores have the size of scaled dot products."""
+    """M is initialized so that scores have the size of scaled dot products."""
 
     def __init__(self, query_width: int, key_width: int) -> None:
         super().__init__(query_width, key_width)

@@ -21,12 +21,12 @@ State = dict[str, Any]  # dict[str, Tensor | State]; a recursive type would make
 class Span(NamedTuple):
     """The position of a call's columns in each row's text; built once by the model, given to every layer."""
 
-    start: Tensor  # [R] tokens the row had seen before this call
+    start: Tensor  # [R] tokens the row had seen before this call; [1] = all rows as many
     lengths: Tensor | None = None  # [R] real columns in this call; None = all of them
-    host: Tensor | None = None  # the lengths on the CPU, if given there: reading them from a GPU would synchronise
+    host: Tensor | None = None  # the lengths on the CPU, if given there: reading them from a GPU would synchronize
 
     def positions(self, columns: int) -> Tensor:
-        """The position of each column in its row's text: [R, T]."""
+        """The position of each column in its row's text: [R, T], or [1, T] if all rows began together."""
         return self.start[:, None] + torch.arange(columns, device=self.start.device)
 
     def valid(self, columns: int) -> Tensor | None:
@@ -36,7 +36,7 @@ class Span(NamedTuple):
         return torch.arange(columns, device=self.lengths.device) < self.lengths[:, None]
 
     def end(self, columns: int) -> Tensor:
-        """The tokens each row has seen after this call: [R]."""
+        """The tokens each row has seen after this call: [R], or [1]."""
         return self.start + (columns if self.lengths is None else self.lengths)
 
     def on_host(self) -> Tensor:

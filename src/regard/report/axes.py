@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 FARTHEST = 1e300  # the largest value of an axis; its inverse is the smallest of a logarithmic one
 BEYOND = 1e6  # in lengths of the axis: points further out are drawn at this distance
-DECADES = 8  # labelled powers of ten, at most
+DECADES = 8  # labeled powers of ten, at most
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Axis:
         return cls(low, high, tuple(_log_ticks(low, high)), log=True)
 
     def holds(self, value: float) -> bool:
-        """Is the value valid on this axis: finite, and above zero if it is logarithmic?"""
+        """True if the value is valid on this axis: finite, and above zero if the axis is logarithmic."""
         return abs(value) < FARTHEST and not (self.log and value <= 1 / FARTHEST)
 
     def nearest(self, value: float) -> float:
-        """The value itself, or the end of the axis beyond which it lies."""
+        """The value, limited to the axis."""
         return min(self.high, max(self.low, value))
 
     def onto(self, start: float, stop: float) -> Callable[[float], float]:

@@ -1,9 +1,9 @@
-"""Colours that colour-blind readers can distinguish.
+"""Colors that color-blind readers can distinguish.
 
 Lines take Okabe & Ito's (2008) palette. Shades are computed in OKLab (Ottosson 2020), where equal steps look equal:
 lightness falls evenly from pale yellow over green to dark blue, so a shade is readable without its hue; a diverging
 scale goes from blue over white to orange. On a dark page the low end is dark and the high end light, so high values
-stand out on both. This is the only file that names colours; pages take theirs from `lab_variables()`.
+stand out on both. This is the only file that names colors; pages take theirs from `lab_variables()`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DARK = {
 
 
 def variable(name: str) -> str:
-    """One variable in CSS, with its light colour as a fallback, as in a notebook."""
+    """One variable in CSS, with its light color as a fallback, as in a notebook."""
     return f"var(--{name}, {LIGHT[name]})"
 
 
@@ -45,7 +45,7 @@ def shades(diverging: bool = False, dark: bool = False) -> tuple[Colour, ...]:
 
 
 def shade(share: float, diverging: bool = False, dark: bool = False) -> Colour:
-    """The colour at `share` of the scale, 0 to 1."""
+    """The color at `share` of the scale, 0 to 1."""
     return shades(diverging, dark)[round(share * (STEPS - 1))]
 
 
@@ -54,7 +54,7 @@ def hexadecimal(colour: Colour) -> str:
 
 
 def ink_on(colour: Colour) -> str:
-    """Black or white, whichever is read more easily on a colour (contrast as in WCAG 2)."""
+    """Black or white, whichever is read more easily on a color (contrast as in WCAG 2)."""
     return "black" if luminance(colour) > 0.18 else "white"
 
 
@@ -94,7 +94,7 @@ def _linear(part: float) -> float:
 
 
 def lab_variables() -> str:
-    """The colours of a page as CSS variables, --ink, --paper, --mark, …: by the reader's setting, unless
+    """The colors of a page as CSS variables, --ink, --paper, --mark, …: by the reader's setting, unless
     <html data-theme> says light or dark."""
     light, dark = (" ".join(f"--{name}: {code};" for name, code in one.items()) for one in (LIGHT, DARK))
     dark = f"color-scheme: dark; {dark}"

@@ -16,7 +16,7 @@ from unicodedata import bidirectional, category
 
 @dataclass(frozen=True)
 class Line:
-    """Points (x, y) joined by a line; lines of one name share a colour and one entry in the legend."""
+    """Points (x, y) joined by a line; lines of one name share a color and one entry in the legend."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -55,7 +55,7 @@ class Lines:
     zero_y: bool = False  # a linear axis that begins at zero
     top: float = math.inf
     description: str = ""
-    best: str = ""  # the line that stands out
+    best: str = ""  # the highlighted line
 
     def __post_init__(self) -> None:
         _set(self, lines=tuple(self.lines), description=self.description or _described_lines(self.lines))
@@ -93,9 +93,9 @@ class Heat:
     @cached_property
     def scale(self) -> tuple[float, float]:
         """The values of the lightest and the darkest shade; around zero if the scale is diverging."""
-        found = [value for row in self.values for value in row if math.isfinite(value)] or [0.0]
-        low = min(found) if self.low is None else float(self.low)
-        high = max(found) if self.high is None else float(self.high)
+        finite = [value for row in self.values for value in row if math.isfinite(value)] or [0.0]
+        low = min(finite) if self.low is None else float(self.low)
+        high = max(finite) if self.high is None else float(self.high)
         if self.diverging:
             high = max(abs(low), abs(high))
             low = -high
@@ -105,11 +105,11 @@ class Heat:
 
     @cached_property
     def leftward(self) -> bool:
-        """Do columns run from right to left, as their script does?"""
+        """True if columns run from right to left, as their script does."""
         return right_to_left("".join(self.columns))
 
     def share(self, value: float) -> float:
-        """Where on the scale a value lies: 0 at its low end, 1 at its high end."""
+        """The position of a value on the scale: 0 at its low end, 1 at its high end."""
         low, high = self.scale
         share = min(1.0, max(0.0, (value - low) / (high - low)))
         return math.sqrt(share) if self.root else share
@@ -125,7 +125,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Intervals:
-    """One row for each mark: its value and its interval; `threshold` is what they are compared with."""
+    """One row for each mark: its value and its interval; `threshold` is the value they are compared with."""
 
     title: str
     x: str
@@ -134,7 +134,7 @@ class Intervals:
     threshold: float | None = None
     threshold_name: str = "threshold"
     description: str = ""
-    best: str = ""  # the mark that stands out
+    best: str = ""  # the highlighted mark
 
     def __post_init__(self) -> None:
         _set(self, marks=tuple(self.marks))
@@ -196,7 +196,7 @@ def _listed(value: Any) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """What `_listed` made of numbers, as numbers again."""
+    """The inverse of `_listed`."""
     if isinstance(value, list):
         return [_numbers(inner) for inner in value]
     return math.nan if value is None else float(value) if value in ("inf", "-inf") else value
@@ -213,7 +213,7 @@ def _set(frozen: Any, **fields: Any) -> None:
 
 
 def right_to_left(words: str) -> bool:
-    """Whether most letters are of a script that is written from right to left, such as Arabic or Hebrew."""
+    """True if most letters belong to a right-to-left script, such as Arabic or Hebrew."""
     ways = [bidirectional(sign) for sign in words]
     return sum(way in ("R", "AL") for way in ways) > ways.count("L")
 

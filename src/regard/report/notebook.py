@@ -22,7 +22,7 @@ STYLE = """
 
 
 def show(*figures: Figure) -> None:
-    """The figures beside each other, or below where there is no room."""
+    """The figures side by side, or stacked if there is no room."""
     from IPython.display import HTML, display
 
     cells = "".join(f"<div>{svg(figure)}</div>" for figure in figures)

@@ -10,11 +10,11 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
+from regard.report.bundle_modules import bundle_modules
 from regard.report.colours import lab_module, lab_variables
-from regard.report.one_script import one_script
 
 STATIC = Path(__file__).parent.parent / "web" / "lab" / "static"
-SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # what a screen reader says
+SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # for screen readers
 
 
 def offline_page(
@@ -44,7 +44,7 @@ def script_of(entry: str) -> str:
     def read(name: str) -> str:
         return lab_module() if name == "colours" else (STATIC / f"{name}.js").read_text(encoding="utf-8")
 
-    return _tight(one_script(entry, read))
+    return _tight(bundle_modules(entry, read))
 
 
 def _tight(program: str) -> str:

@@ -4,7 +4,7 @@
     header     {"about": …, "arrays": [{"name", "type", "shape", "offset", "low", "high"}, …]}, padded to 8 bytes
     numbers    each array at its offset behind the header, which is a multiple of 8
 
-A weight between 0 and 1 is a byte: at 255 shades nobody sees the difference, and 144 heads of 64 × 64 are 0.6 MB
+A weight between 0 and 1 is a byte: with 255 shades the difference is invisible, and 144 heads of 64 × 64 are 0.6 MB
 instead of 12 MB of JSON. `api.js` reads it with `arrays()`.
 """
 
@@ -23,7 +23,7 @@ TYPES = {"uint8": np.uint8, "float16": np.float16, "float32": np.float32, "int32
 
 
 def pack(arrays: Mapping[str, np.ndarray], about: Any = None, bounds: Bounds | None = None) -> bytes:
-    """`bounds`: of an array that `in_bytes` made, what 0 and 255 stand for."""
+    """`bounds`: the values of 0 and 255 in an array made by `in_bytes`."""
     listed, parts, offset = [], [], 0
     for name, array in arrays.items():
         kind = next(name for name, kind in TYPES.items() if array.dtype == kind)
@@ -42,7 +42,7 @@ def pack(arrays: Mapping[str, np.ndarray], about: Any = None, bounds: Bounds | N
 def in_bytes(
     array: np.ndarray, low: float | None = None, high: float | None = None
 ) -> tuple[np.ndarray, tuple[float, float]]:
-    """The array as bytes between its bounds, and these bounds; what is not finite counts as 0."""
+    """The array as bytes between its bounds, and these bounds; values that are not finite count as 0."""
     real = np.nan_to_num(np.asarray(array, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low = float(real.min(initial=0.0)) if low is None else low
     high = float(real.max(initial=low)) if high is None else high

@@ -69,12 +69,12 @@ def folded(summary: str, *parts: str) -> str:
 
 
 def beside(*parts: str) -> str:
-    """Parts next to each other where there is room, else under each other."""
+    """Parts side by side if there is room, else stacked."""
     return f'<div class="beside">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
 
 
 def sample(prompt: str, written: str) -> str:
-    """Text as a model wrote it, its prompt in a quieter colour; a space that ends the prompt may have become a line."""
+    """Text as a model wrote it, its prompt in a quieter color; a space that ends the prompt may have become a line."""
     begin = next((words for words in (prompt, prompt.rstrip()) if written.startswith(words)), "")
     quiet = f"<b>{escape(begin)}</b>" if begin else ""
     return f'<pre dir="auto">{quiet}{escape(written.removeprefix(begin))}</pre>'
@@ -87,7 +87,7 @@ def command(line: str) -> str:
 
 
 def side_by_side_texts(texts: Mapping[str, str], quiet: Sequence[str] = ()) -> str:
-    """Texts under each other, each beside its name; those of the names in `quiet` in a quieter colour."""
+    """Texts one per line with their names; those named in `quiet` in a muted color."""
     items = "".join(
         f'<dt>{escape(name)}</dt><dd dir="auto"{" class=quiet" * (name in quiet)}>{escape(words) or "–"}</dd>'
         for name, words in texts.items()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.screen import Screen, harmless
 
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
@@ -55,7 +55,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def progress(title: str, total: float | None = None, done: float = 0, unit: str = "") -> Iterator[Bar]:
-    """`total` None means unknown; `done` is where a resumed job starts; `unit` names what is counted, e.g. "s"."""
+    """`total` None means unknown; `done` is where a resumed job starts; `unit` is the unit, e.g. "s"."""
     title = harmless(title)
     if _still:
         yield _NoBar()
@@ -111,7 +111,7 @@ class _PlainBar:
         self.title, self.total, self.done, self.unit = title, total, done, unit
         self.began, self.first = time.monotonic(), done
         self.printed = self.began
-        self.rate_from: tuple[float, float] | None = None  # when the first line was shown, and what was done by then
+        self.rate_from: tuple[float, float] | None = None  # time of the first line, and progress at that time
         self.note = ""
 
     def advance(self, amount: float = 1, note: str = "") -> None:
@@ -139,13 +139,13 @@ class _PlainBar:
         self.rate_from = self.rate_from or (self.printed, self.done)
 
     def _line(self) -> str:
-        counted = grouped(self.total or self.done)
+        counted = group_digits(self.total or self.done)
         unit = self.unit if counted != "1" or self.unit == " s" else self.unit[:-1]  # " s" are seconds
-        parts = [f"{self.title} {f'{grouped(self.done)}/' if self.total else ''}{counted}{unit}"]
+        parts = [f"{self.title} {f'{group_digits(self.done)}/' if self.total else ''}{counted}{unit}"]
         if self.note:
             parts.append(self.note)
-        # What came before the first line may have been a warm-up, and work may be done long before it is counted (the
-        # sentences of a batch): the rate is that of what came after.
+        # Work before the first line may have been a warm-up, and work may be done long before it is counted (the
+        # sentences of a batch): the rate is computed from the first line on.
         if self.total and self.rate_from and self.done - self.first >= ENOUGH * (self.total - self.first):
             since, before = self.rate_from
             left = self.total - self.done

@@ -16,17 +16,17 @@ SCREEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # Regard's own figures is
 def harmless(words: str, control: re.Pattern[str] = CONTROL) -> str:
     """The text with a visible sign in place of each control character: ␛ for escape."""
     return control.sub(
-        lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\N{REPLACEMENT CHARACTER}", words
+        lambda match: chr(0x2400 + ord(match[0])) if match[0] < " " else "\N{REPLACEMENT CHARACTER}", words
     )
 
 
 def for_stdout(words: str) -> str:
-    """Words of a model, a corpus or a file: without codes on a terminal, not even colours; unchanged in a pipe."""
+    """Words of a model, a corpus or a file: without codes on a terminal, not even colors; unchanged in a pipe."""
     return harmless(words) if sys.stdout.isatty() else words
 
 
 class Screen:
-    """A terminal stream on which Regard's own colours are the only control codes."""
+    """A terminal stream on which Regard's own colors are the only control codes."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -1,7 +1,7 @@
-"""Figures as inline SVG, with descriptions; nothing is loaded. On a page the lab's own charts stand in for them
-(`web/lab/static/report.js`), drawn from the same data.
+"""Figures as inline SVG, with descriptions; nothing is loaded. With JavaScript, a page replaces them by the lab's
+charts (`web/lab/static/report.js`), drawn from the same data.
 
-Lines differ in dashes and marks as well as in colour. Text and axes use the page's colours, so figures suit dark
+Lines differ in dashes and marks as well as in color. Text and axes use the page's colors, so figures suit dark
 and light pages.
 """
 
@@ -30,11 +30,11 @@ MARKS = 7  # per line, about: a mark on each of twenty points would hide the lin
 NEAREST = 52  # least distance of ticks
 LETTER = 14  # width of a letter, at most
 NAMES, NAME, APART = 8, 16, 28  # labels at curves: the most names, letters of a name, and least distance
-LONGEST, NEXT = 54, 26  # letters of a line below an axis, and how far below it the next one stands
+MAX_LINE_LETTERS, NEXT = 54, 26  # letters of a line below an axis, and the distance between lines
 
 
 Path = list[tuple[float, float]]
-Style = tuple[str, str, int]  # colour, dashes, mark
+Style = tuple[str, str, int]  # color, dashes, mark
 
 
 def svg(figure: Figure) -> str:
@@ -172,7 +172,7 @@ def _names(ends: dict[str, tuple[float, float]], plot: _Plot, styles: dict[str, 
 
 
 def _entering(path: Path) -> Path:
-    """The path from where it last enters at the upper edge."""
+    """The path from its last entry at the upper edge."""
     above = [index for index, (_, height) in enumerate(path) if height < TOP]
     if not above:
         return path
@@ -259,8 +259,8 @@ def _interval(mark: Mark, axis: Axis, left: float, middle: float, best: bool) ->
 
 
 def _below(words: str, left: float, y: float) -> str:
-    """An axis title, centred below the axis, or below the figure if long; wrapped if longer."""
-    lines = wrap(legible(words), LONGEST) or [""]
+    """An axis title, centered below the axis, or below the figure if long; wrapped if longer."""
+    lines = wrap(legible(words), MAX_LINE_LETTERS) or [""]
     middle = (left + WIDTH - RIGHT) / 2 if len(words) * LETTER < WIDTH - left else WIDTH / 2
     return "".join(
         f'<text x="{middle:.1f}" y="{y + NEXT * row:.1f}" text-anchor="middle">{escape(line)}</text>'
@@ -270,19 +270,19 @@ def _below(words: str, left: float, y: float) -> str:
 
 def _more(words: str) -> float:
     """The height of further lines."""
-    return NEXT * (len(wrap(legible(words), LONGEST) or [""]) - 1)
+    return NEXT * (len(wrap(legible(words), MAX_LINE_LETTERS) or [""]) - 1)
 
 
 # -- styles ----------------------------------------------------------------------------------------------------------
 
 
 def _styles(lines: Sequence[Line]) -> dict[str, Style]:
-    """Colour, dashes and mark of each name, in the order of first appearance; level lines are drawn in ink."""
+    """Color, dashes and mark of each name, in the order of first appearance; level lines are drawn in ink."""
     levels = list(dict.fromkeys(line.name for line in lines if line.level))
     others = list(dict.fromkeys(line.name for line in lines if not line.level))
     styles = {name: (INK, DASHES[1 + index % 3], 0) for index, name in enumerate(levels)}
     for index, name in enumerate(others):
-        again = index // len(OKABE_ITO)  # a repeated colour has other dashes
+        again = index // len(OKABE_ITO)  # a repeated color has other dashes
         styles[name] = (OKABE_ITO[index % len(OKABE_ITO)], DASHES[(index + again) % len(DASHES)], index % 4)
     return styles
 

@@ -1,4 +1,4 @@
-"""A figure of a page as an SVG file of its own, with the page's colours, dark and light."""
+"""A figure of a page as a standalone SVG file, with the page's colors, dark and light."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ svg {{ color: {DARK["ink"]}; background: {DARK["paper"]} }}
 
 
 def as_file(figure: str) -> str:
-    """The drawing alone: in a file there is no page whose style it could use."""
+    """A standalone drawing with its own style, since a file has no page around it."""
     drawn = re.search(r"<svg(.*?)>(.*?)</svg>", figure, flags=re.S)
     assert drawn
     return f'<svg xmlns="http://www.w3.org/2000/svg"{drawn[1]}>{STYLE}{drawn[2]}</svg>\n'

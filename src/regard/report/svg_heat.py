@@ -18,9 +18,9 @@ from regard.report.colours import GRID, STEPS, Colour, hexadecimal, ink_on, shad
 from regard.report.figures import Heat, as_attribute, legible
 
 LETTER, LINE = 7.6, 15.0  # width of a letter and height of a line, in the small letters of a heat map
-LARGEST, SMALLEST = 46.0, 4.0  # sides of a cell
+MAX_CELL, MIN_CELL = 46.0, 4.0  # sides of a cell
 WIDEST = 720.0  # of the figure, if cells can be small enough
-LONGEST = 18  # letters of a label; the rest is in the cell's tooltip
+MAX_LABEL_LETTERS = 18  # letters of a label; the rest is in the cell's tooltip
 SEPARATE = 1024  # cells that are drawn one by one, each with a tooltip
 WRITTEN = 34.0  # a cell this wide has its value written in it
 NARROWEST = 220.0  # so that title, scale and axis have room
@@ -60,17 +60,17 @@ def heat_map(heat: Heat) -> str:
 def _sides(heat: Heat, room: float) -> tuple[float, float]:
     """Width and height of a cell: a square, but rows of a long strip get a minimum height."""
     most = max(len(heat.rows), len(heat.columns), 1)
-    square = min(LARGEST, max(SMALLEST, room / most))
-    return square, square if 4 * len(heat.rows) > most else min(LARGEST, max(square, 18.0))
+    square = min(MAX_CELL, max(MIN_CELL, room / most))
+    return square, square if 4 * len(heat.rows) > most else min(MAX_CELL, max(square, 18.0))
 
 
 def _room(labels: Sequence[str]) -> float:
-    return LETTER * min(LONGEST, max(map(len, labels), default=0)) + 8
+    return LETTER * min(MAX_LABEL_LETTERS, max(map(len, labels), default=0)) + 8
 
 
 def _short(label: str) -> str:
     label = legible(label)
-    return escape(label if len(label) <= LONGEST else label[: LONGEST - 1] + "…")
+    return escape(label if len(label) <= MAX_LABEL_LETTERS else label[: MAX_LABEL_LETTERS - 1] + "…")
 
 
 # -- cells -----------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _image(rows: Sequence[bytes], diverging: bool, width: float, height: float) 
 
 
 def png(rows: Sequence[bytes], palette: Sequence[Colour]) -> bytes:
-    """A picture of one byte for each pixel, the number of a colour of the palette; the first of them is transparent."""
+    """A picture of one byte for each pixel, the number of a color of the palette; the first of them is transparent."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -177,7 +177,7 @@ def _labels(heat: Heat, left: float, top: float, width: float, height: float, tu
 
 
 def _scale(heat: Heat, left: float, top: float, width: float) -> Iterable[str]:
-    """The colours from the low end to the high end, with the numbers they stand for."""
+    """The colors from the low end to the high end, with their values."""
     bar = _image([bytes(range(1, STEPS + 1))], heat.diverging, width, 10)
     yield f'<g transform="translate({left:.1f} {top:.1f})">{bar}</g>'
     for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.screen import for_stdout, harmless
 
 
@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str = "") -> None:
-    """`columns`: key of a row → heading. Numbers stand right, text stands left."""
+    """`columns`: key of a row → heading. Numbers are right-aligned, text is left-aligned."""
     if sys.stdout.isatty():
         _rich_table(rows, columns, title)
         return
@@ -41,7 +41,7 @@ def plain_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], t
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Comma-separated values with full precision, the keys as headings; what is missing or not finite stays empty."""
+    """Comma-separated values with full precision, the keys as headings; missing and non-finite values stay empty."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
@@ -119,19 +119,19 @@ def text(value: Any) -> str:
     if isinstance(value, (bool, str)):
         return harmless(str(value))
     if isinstance(value, int):
-        return grouped(value)
+        return group_digits(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             return "∞" if value > 0 else "–"
         if abs(value) >= 10_000:
-            return grouped(value)
+            return group_digits(value)
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
     return str(value)
 
 
 def significant(value: float) -> str:
     """Four digits, also where they are zeros: 5.300, 264.0, 1349; all of a number that has more before its point."""
-    return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else grouped(value)
+    return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else group_digits(value)
 
 
 def seconds(value: float) -> str:
@@ -140,7 +140,7 @@ def seconds(value: float) -> str:
 
 
 def is_numeric(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
-    """Does the column hold numbers, or text that stands for numbers: 3.50, 3.41 – 3.58, −0.2 to 0.1, 254 MiB?"""
+    """True if the column holds numbers, or numbers as text: 3.50, 3.41 – 3.58, −0.2 to 0.1, 254 MiB."""
     values = [row.get(key) for row in rows if row.get(key) is not None]
     return bool(values) and all(
         bool(NUMBERS.fullmatch(v)) if isinstance(v, str) else isinstance(v, (int, float)) and not isinstance(v, bool)

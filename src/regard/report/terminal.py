@@ -1,6 +1,6 @@
 """Figures as lines of text: a heat map in shades, lines in Braille dots with marks at points, intervals as ├──●──┤.
 
-With colour, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a diverging scale.
+With color, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a diverging scale.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from regard.report.colours import OKABE_ITO, Colour, ink_on, shade
 from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, isolated, legible
 
 WIDEST, NARROWEST = 100, 40  # default columns of a figure
-UNLIMITED = 1 << 20  # columns of what is not shown on a terminal: nothing is cut or wrapped
+UNLIMITED = 1 << 20  # columns of output that is not a terminal: nothing is cut or wrapped
 TALL = 14  # lines of a line chart
 LETTERS = 10  # of a heading from top to bottom
 SHADES = " ░▒▓█"
 MARKS, LEVEL = "●■▲◆○□△◇", "┄"
 MARKED = 12  # points of a line, about
 RESET = "\x1b[0m"
-LEVELS = (0, 95, 135, 175, 215, 255)  # of red, green and blue in a terminal of 216 colours
+LEVELS = (0, 95, 135, 175, 215, 255)  # of red, green and blue in a terminal of 216 colors
 
 
 def terminal(figure: Figure, width: int | None = None, colour: bool | None = None) -> str:
-    """The figure as text not wider than `width`; by default what the terminal offers."""
+    """The figure as text of at most `width` columns; by default the terminal's width."""
     width = max(NARROWEST, width or min(WIDEST, shutil.get_terminal_size().columns))
     colour = _is_coloured() if colour is None else colour
     match figure:
@@ -91,13 +91,13 @@ def _headings(labels: Sequence[str], cell: int, names: int) -> Iterable[str]:
 
 def _letters(words: str) -> list[str]:
     """Letters with the marks that belong to them."""
-    found: list[str] = []
+    letters: list[str] = []
     for sign in words:
-        if found and category(sign) in ("Mn", "Mc", "Me", "Cf"):
-            found[-1] += sign
+        if letters and category(sign) in ("Mn", "Mc", "Me", "Cf"):
+            letters[-1] += sign
         else:
-            found.append(sign)
-    return found
+            letters.append(sign)
+    return letters
 
 
 def _cell(heat: Heat, value: float, cell: int, colour: bool, written: bool = False) -> str:
@@ -125,7 +125,7 @@ def _strength(share: float, diverging: bool) -> float:
 
 
 def _key(heat: Heat, width: int, colour: bool) -> Iterable[str]:
-    """The scale, from its low end to its high end, with what a value is."""
+    """The scale, from its low end to its high end, with its unit."""
     low, high = heat.scale
     steps = [step / 8 for step in range(9)]
     cells = "".join(_cell(heat, heat.at(share), 2, colour) for share in steps) + RESET * colour
@@ -168,7 +168,7 @@ class _Canvas:
         self.width, self.height = width, height
         self.dots: dict[tuple[int, int], int] = {}  # (row, column) → dots of that character
         self.marks: dict[tuple[int, int], str] = {}
-        self.owner: dict[tuple[int, int], int] = {}  # whose colour
+        self.owner: dict[tuple[int, int], int] = {}  # whose color
 
     def draw(self, line: Line, index: int, across: Axis, up: Axis) -> None:
         place_x, place_y = across.onto(0.5, 2 * self.width - 1.5), up.onto(4 * self.height - 2, 2)
@@ -209,7 +209,7 @@ class _Canvas:
 
 
 def _axis(axis: Axis, name: str, left: int, width: int) -> Iterable[str]:
-    """The line below a plot, its numbers, and what they are."""
+    """The line below a plot, its numbers, and its label."""
     place = axis.onto(left, width - 1)
     ruler, numbers = [" "] * (left - 1) + ["└"] + ["─"] * (width - left), ""
     for tick in apart(axis.ticks, place, 9):
@@ -262,7 +262,7 @@ def _interval(mark: Mark, axis: Axis, left: int, width: int) -> list[str]:
     return row
 
 
-# -- signs and colours -----------------------------------------------------------------------------------------------
+# -- signs and colors -----------------------------------------------------------------------------------------------
 
 
 def _cut(words: str, width: int) -> str:
@@ -291,7 +291,7 @@ def _background(colour: Colour) -> str:
 
 
 def _code(colour: Colour) -> str:
-    """The terminal's code for a colour: exact if it supports true colour, else the nearest of 216."""
+    """The terminal's code for a color: exact if it supports true color, else the nearest of 216."""
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return "2;{};{};{}".format(*colour)
     red, green, blue = (min(range(6), key=lambda n: abs(part - LEVELS[n])) for part in colour)

@@ -20,18 +20,16 @@ import numpy as np
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.corpora.split import line_hash
-from regard.runs.data_lookup import corpus_of, pairs_of
-from regard.runs.facts import ANCESTORS, read_facts
-from regard.runs.folder import has_source, labels, open_recipe, open_tokenizers
 from regard.runs.recipe import Recipe, without_folders
+from regard.runs.store.facts import ANCESTORS, read_facts
+from regard.runs.store.folder import open_recipe
+from regard.runs.tasks.task import task_of
 from regard.text.corpus import Corpus
-from regard.text.labels import encode_labelled
-from regard.text.pair_split import bare
-from regard.text.pair_tokens import encode_pairs, kept_token_pairs
 from regard.text.pairs import PairCorpus, Pairs
-from regard.text.sources import Lines
+from regard.text.readers.sources import TextLines
+from regard.text.split import normalize_for_comparison
 from regard.training.checkpoint import load_tensors, save_tensors
 
 LINES = "lines"
@@ -103,7 +101,7 @@ class Ancestors:
         for split, asked in corpus.splits.items():
             counts = Counter(digests(asked)) if split != "train" else Counter()
             if shared := sum(counts[number] for number in self.among(counts)):
-                share = f"{grouped(shared)} of {counted(counts.total(), what)} of {split}"
+                share = f"{group_digits(shared)} of {pluralize(counts.total(), what)} of {split}"
                 percent = f"{100 * shared / counts.total():.1f} %"
                 verb = "was" if shared == 1 else "were"
                 found.append(f"{share} ({percent}) {verb} already trained on by {who}, and so not held out.")
@@ -126,29 +124,20 @@ def provenance(one: Mapping[str, Any]) -> str:
     return f"weights {one.get('weights')}, {'its text is unknown' if 'unknown' in one else text}"
 
 
-def digests(some: Lines | Pairs) -> Iterator[int]:
+def digests(some: TextLines | Pairs) -> Iterator[int]:
     """A digest of each line that is not blank; of each pair, up to case and punctuation."""
     if isinstance(some, Pairs):
-        sides = zip(bare(some.sources), bare(some.targets))
+        sides = zip(normalize_for_comparison(some.sources), normalize_for_comparison(some.targets))
         return (line_hash(f"{source}\n{target}") for source, target in sides if source or target)
     return (line_hash(line) for line in some if line.strip())
 
 
 def trained_on(folder: Path, recipe: Recipe) -> Iterator[int]:
-    """The digests of what a run was trained on, if its text still is what it was. Pairs that were dropped, since a side
-    was empty or too long, were not trained on."""
-    if not has_source(recipe):
-        return digests(corpus_of(folder, recipe).splits["train"])
-    pairs, tokenizers, data = pairs_of(folder, recipe).splits["train"], open_tokenizers(folder, recipe), recipe.data
-    assert tokenizers.source is not None
-    encode = encode_labelled if labels(recipe) else encode_pairs
-    cut = kept_token_pairs(
-        encode, pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
-    )
-    return digests(pairs.take(cut.kept))
+    """The digests of the lines or pairs that a run was trained on, if its text is unchanged."""
+    return digests(task_of(recipe).trained_on(folder, recipe))
 
 
-def seen_in_training(folder: Path, recipe: Recipe, asked: Lines | Pairs) -> dict[str, Any]:
+def seen_in_training(folder: Path, recipe: Recipe, asked: TextLines | Pairs) -> dict[str, Any]:
     """How much of a text a run and its ancestors were trained on: a sentence, and the share where it can be known."""
     counts = Counter(digests(asked))
     ancestors, own, unknown = Ancestors(), set[int](), []
@@ -163,9 +152,9 @@ def seen_in_training(folder: Path, recipe: Recipe, asked: Lines | Pairs) -> dict
     before, total = ancestors.among(counts), counts.total()
     seen, earlier = (sum(counts[number] for number in some) for some in (own | before, before))
     share, what = seen / max(total, 1), "pairs" if isinstance(asked, Pairs) else "lines"
-    sentence = f"{grouped(seen)} of {grouped(total)} {what} ({100 * share:.1f} %) were trained on"
+    sentence = f"{group_digits(seen)} of {group_digits(total)} {what} ({100 * share:.1f} %) were trained on"
     if earlier:
-        sentence += f", {grouped(earlier)} of them by the runs that it started from"
+        sentence += f", {group_digits(earlier)} of them by the runs that it started from"
     unknown += ancestors.unknown
     if not unknown:
         return {"seen_in_training": sentence, "share_seen_in_training": share}

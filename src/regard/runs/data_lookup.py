@@ -7,13 +7,14 @@ from typing import TypeGuard, TypeVar
 
 from regard.base.errors import RegardError
 from regard.report.progress import progress, say
-from regard.runs.facts import read_facts
-from regard.runs.recipe import DataSettings, PairDataSettings, Recipe
+from regard.runs.data_settings import DataSettings, PairDataSettings
+from regard.runs.recipe import Recipe
+from regard.runs.store.facts import read_facts
 from regard.text.corpus import Corpus, is_named, open_corpus
-from regard.text.encodings import check_encoding, is_utf8
 from regard.text.pairs import PairCorpus, open_pairs
-from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray, cached
+from regard.text.readers.encodings import check_encoding, is_utf8
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokens import TokenArray, cached
 
 Known = TypeVar("Known", Corpus, PairCorpus)
 
@@ -59,8 +60,7 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
     That they are the same data is seen by their checksum.
     """
     if not recipe.data.corpus:
-        what = "pairs: say which ones" if isinstance(recipe.data, PairDataSettings) else "a text: say which one"
-        raise RegardError(f"{folder} was imported without {what} with --data.")
+        raise RegardError(f"{folder} was imported without {recipe.data.missing} with --data.")
     if is_named(recipe.data.corpus):
         return recipe
     there = Path(recipe.data.corpus)

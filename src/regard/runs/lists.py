@@ -10,8 +10,8 @@ from typing import Any
 
 from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
+from regard.base.writing import write_text
 from regard.report.progress import say
 
 GivenLines = str | Path | Sequence[str]  # a corpus by its name or path, or its lines
@@ -78,6 +78,6 @@ def as_file(data: GivenData) -> str:
     path = cache_folder() / "lists" / f"{kind}-{digest}.{'txt' if kind == 'lines' else 'jsonl'}"
     if not path.exists():
         write_text(path, content)
-    what = counted(len(items), kind.removesuffix("s"))
+    what = pluralize(len(items), kind.removesuffix("s"))
     say(f"The list of {what} is in {path}; keep that file as long as you resume or evaluate the run.")
     return str(path)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn, TypeVar, overload
+from typing import TypeVar, overload
 
 from regard.base.arguments import checked
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
-from regard.base.numbers import a
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.folder import (
+from regard.base.numbers import with_article
+from regard.runs.run import Run
+from regard.runs.speed import get_ready, install
+from regard.runs.store.folder import (
     average_weights,
     build_model,
     open_recipe,
     open_tokenizers,
-    pick_device,
     read_weights,
     recorded_unseen,
     set_weights,
 )
-from regard.runs.language_run import LanguageRun
-from regard.runs.run import Run
-from regard.runs.speed import get_ready, install
-from regard.runs.translation_run import TranslationRun
-from regard.systems.classifier import Classifier
-from regard.systems.translator import Translator
+from regard.runs.tasks.classification.run import ClassificationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.task import task_of
+from regard.runs.tasks.translation.run import TranslationRun
 
 AnyRun = LanguageRun | TranslationRun | ClassificationRun  # what `train` and `load` give, by the system's task
 
@@ -71,11 +70,11 @@ def load(
     run = _open(Path(folder), weights, average, device)
     if kind is not None and not isinstance(run, kind):
         own = type(run).__name__
-        raise RegardError(f"{folder} is {a(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")
+        raise RegardError(f"{folder} is {with_article(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")
     return run
 
 
-def _open(folder: Path, weights: str, average: int | None, device: str) -> AnyRun:
+def _open(folder: Path, weights: str, average: int | None, device: str) -> Run:
     recipe = open_recipe(folder)
     there = pick_device(device)
     get_ready(there)
@@ -85,43 +84,32 @@ def _open(folder: Path, weights: str, average: int | None, device: str) -> AnyRu
     model = model.to(there)
     install(model)
     unseen = recorded_unseen(folder, tokenizers.target)
-    if isinstance(model, Classifier):
-        assert tokenizers.source is not None
-        return ClassificationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
-    if isinstance(model, Translator):
-        assert tokenizers.source is not None
-        return TranslationRun(folder, recipe, tokenizers.source, tokenizers.target, model, unseen)
-    return LanguageRun(folder, recipe, tokenizers.target, model, unseen)
+    return task_of(recipe).make_run(folder, recipe, tokenizers, model, unseen)
 
 
 def load_language_model(folder: str | Path, *, weights: str = "best", device: str = "auto") -> LanguageRun:
     """Open the run of a language model; any other is refused."""
-    run = load(folder, weights=weights, device=device)
-    return run if isinstance(run, LanguageRun) else _refuse(run)
+    return _of_kind(LanguageRun, load(folder, weights=weights, device=device))
 
 
 def load_translator(
     folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "auto"
 ) -> TranslationRun:
     """Open the run of a translator; any other is refused."""
-    run = load(folder, weights=weights, average=average, device=device)
-    return run if isinstance(run, TranslationRun) else _refuse(run)
+    return _of_kind(TranslationRun, load(folder, weights=weights, average=average, device=device))
 
 
 def load_classifier(
     folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "auto"
 ) -> ClassificationRun:
     """Open the run of a classifier; any other is refused."""
-    run = load(folder, weights=weights, average=average, device=device)
-    return run if isinstance(run, ClassificationRun) else _refuse(run)
+    return _of_kind(ClassificationRun, load(folder, weights=weights, average=average, device=device))
 
 
-def _refuse(run: AnyRun) -> NoReturn:
-    """What this run is instead, and the verb for that."""
-    if isinstance(run, ClassificationRun):
-        what, verb = "which labels", "classify"
-    elif isinstance(run, TranslationRun):
-        what, verb = "which translates", "translate"
-    else:
-        what, verb = "a language model with no source to translate or label", "generate"
-    raise RegardError(f"{run.folder} is {a(run.recipe.system)}, {what}: use `regard {verb} {run.folder}`.")
+def _of_kind(kind: type[Kind], run: Run) -> Kind:
+    if isinstance(run, kind):
+        return run
+    task = task_of(run)
+    raise RegardError(
+        f"{run.folder} is {with_article(run.recipe.system)}, {task.purpose}: use `regard {task.verb} {run.folder}`."
+    )

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
-from regard.text.tokenizer import Tokenizer
+from regard.base.settings import check_range
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 @checked
@@ -44,7 +44,7 @@ class Prediction:
         Raises:
             RegardError: If an argument is wrong.
         """
-        at_least("count", count, 0)
+        check_range("count", count, 0)
         order = np.argsort(-self.log_probabilities, kind="stable")[:count]
         return [(self._tokenizer.token(int(n)), float(math.exp(self.log_probabilities[n]))) for n in order]
 

@@ -21,13 +21,14 @@ from typing import Any
 
 import torch
 
-from regard.base.numbers import counted, grouped
-from regard.runs.folder import pick_device
+from regard.base.device import cores, device_memory, pick_device
+from regard.base.numbers import group_digits, pluralize
 from regard.runs.recipe import Recipe
 from regard.systems.translator import BY_CORPUS, dropout_for
-from regard.text.corpus import is_named
-from regard.training.hyperparameters import Counting, Learning, PairTraining
-from regard.training.out_of_memory import memory_of
+from regard.text.corpus import Corpus, is_named
+from regard.text.pairs import PairCorpus
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.hyperparameters import CountTraining, GradientTraining
 
 MAX_EPOCHS = 100
 STEPS_PER_EPOCH = 20
@@ -37,6 +38,7 @@ DROPOUT = 0.3
 FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
 ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
 VALIDATIONS, MINUTE = 10, 60  # at least so many in a budget in seconds; in a long one, one a minute
+BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
 SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
 
 
@@ -46,21 +48,21 @@ class CorpusFacts:
 
     tokens: int  # read in one epoch, as training.batch_tokens counts them
     longest: int  # the fewest tokens that a batch must hold
-    translates: bool = False
+    fills_gpu: bool = False  # steps may grow with the memory of a GPU
 
 
 def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     """The recipe with every setting decided, and one sentence for each decision that the log should have."""
     notes = []
     device = pick_device(recipe.training.device)
-    memory = memory_of(device) if corpus.translates and device.type == "cuda" else 0
+    memory = device_memory(device) if corpus.fills_gpu and device.type == "cuda" else 0
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
-        tokens, rate = grouped(recipe.training.batch_tokens), recipe.training.learning_rate
+        tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
         notes.append(f"Training: steps of {tokens} tokens, which fill this GPU, with a rate of {rate:g}.")
     if changes := validation_schedule(recipe.training, recipe.given):
         recipe = recipe.replace(training=changes)
-        count = counted(recipe.training.validations, "validation")
+        count = pluralize(recipe.training.validations, "validation")
         notes.append(
             f"Training: up to {count}, spread over the time; --training.evaluate-every N makes one every N steps."
         )
@@ -74,10 +76,35 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     return recipe, notes
 
 
-def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
+def resolve_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The settings of [data] that were left to choose, for every task."""
+    corpus = recipe.data.corpus
+    return {
+        "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
+        "columns": found.columns,
+        "header": found.header,
+        "normalise": tokenizer.normalisation,
+        "tokenizer": tokenizer.kind,
+        "vocabulary": tokenizer.vocabulary,
+    }
+
+
+def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
+    """The recipe with threads, device, precision and, for `pairs` training pairs, dropout; and a sentence if chosen."""
+    recipe = recipe.replace(training=resolve_device(recipe.training))
+    if getattr(recipe.model, "dropout", None) != BY_CORPUS:
+        return recipe, []
+    chosen = dropout_for(pairs)
+    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
+    return recipe.replace(model={"dropout": chosen}), [
+        f"Dropout: {chosen}, since {group_digits(pairs)} pairs are {many}."
+    ]
+
+
+def resolve_device(settings: GradientTraining | CountTraining) -> dict[str, Any]:
     """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
     chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
-    if isinstance(settings, Learning):
+    if isinstance(settings, GradientTraining):
         device = pick_device(settings.device)
         has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         chosen["device"] = str(device)
@@ -85,31 +112,19 @@ def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
     return chosen
 
 
-def cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def resolve_dropout(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
-    """The recipe of a translator with the dropout that suits this many pairs, if it was left open; and a sentence."""
-    if recipe.model.dropout != BY_CORPUS:
-        return recipe, []
-    chosen = dropout_for(pairs)
-    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
-    return recipe.replace(model={"dropout": chosen}), [f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}."]
-
-
 def is_small_file(data: str | None) -> bool:
     """True for a user's file smaller than SMALL_FILE: its default size is tiny."""
     return data is not None and Path(data).is_file() and Path(data).stat().st_size < SMALL_FILE
 
 
-def epochs(settings: Learning, tokens: int) -> float:
+def epochs(settings: GradientTraining, tokens: int) -> float:
     """How often the training text is read in the configured steps."""
     return settings.steps * settings.batch_tokens / tokens
 
 
-def small_corpus_defaults(settings: Learning, tokens: int, longest: int, given: Collection[str]) -> dict[str, Any]:
+def small_corpus_defaults(
+    settings: GradientTraining, tokens: int, longest: int, given: Collection[str]
+) -> dict[str, Any]:
     """The settings to change for a corpus of `tokens` tokens; a batch must hold at least `longest` tokens.
 
     `given`: the settings that were set explicitly, as section.key.
@@ -133,13 +148,15 @@ def small_corpus_defaults(settings: Learning, tokens: int, longest: int, given: 
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
-def gpu_batch_defaults(settings: Learning, tokens: int, memory: float, given: Collection[str]) -> dict[str, Any]:
+def gpu_batch_defaults(
+    settings: GradientTraining, tokens: int, memory: float, given: Collection[str]
+) -> dict[str, Any]:
     """The settings that fill a GPU with `memory` bytes, 0 on a CPU; a corpus of `tokens` tokens still has
     `STEPS_PER_EPOCH` steps. `given` as above."""
     small = settings.batch_tokens
     large = min(FULL_STEP, tokens // STEPS_PER_EPOCH)
     asked = not {"training.batch_tokens", "training.learning_rate"}.isdisjoint(given)
-    if asked or memory < ROOM or not isinstance(settings, PairTraining) or not MEDIUM_STEP <= small < large:
+    if asked or memory < ROOM or not settings.on_pairs or not MEDIUM_STEP <= small < large:
         return {}
     times = large / small
     fewer = {  # as many tokens in all; a validation takes as long as before, so there are fewer
@@ -152,7 +169,7 @@ def gpu_batch_defaults(settings: Learning, tokens: int, memory: float, given: Co
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
-def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str, Any]:
+def validation_schedule(settings: GradientTraining, given: Collection[str]) -> dict[str, Any]:
     """The settings that spread validations, each with a checkpoint, over a budget in seconds; `given` as above."""
     if settings.limit.unit != "seconds" or not {"training.evaluate_every", "training.validations"}.isdisjoint(given):
         return {}
@@ -161,17 +178,17 @@ def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str,
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
-def describe_plan(settings: Learning, tokens: int) -> str:
+def describe_plan(settings: GradientTraining, tokens: int) -> str:
     """One sentence for the log: how training on a small corpus differs."""
-    few = f"{grouped(tokens)} tokens{' of both sides' if isinstance(settings, PairTraining) else ''} are few"
+    few = f"{group_digits(tokens)} tokens{' of both sides' * settings.on_pairs} are few"
     if settings.budget:
         return (
-            f"Training: {few}, so steps have {grouped(settings.batch_tokens)} of them, "
-            f"with {grouped(settings.warmup)} of warm-up."
+            f"Training: {few}, so steps have {group_digits(settings.batch_tokens)} of them, "
+            f"with {group_digits(settings.warmup)} of warm-up."
         )
-    most = counted(max(1, round(epochs(settings, tokens))), "epoch")
-    ends = f", or until {counted(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
+    most = pluralize(max(1, round(epochs(settings, tokens))), "epoch")
+    ends = f", or until {pluralize(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
     return (
-        f"Training: {few}, so at most {grouped(settings.steps)} steps of "
-        f"{grouped(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
+        f"Training: {few}, so at most {group_digits(settings.steps)} steps of "
+        f"{group_digits(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
     )

@@ -13,23 +13,24 @@ from typing import Any, Self
 import numpy as np
 
 from regard.base.arguments import checked
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.ancestors import seen_in_training
 from regard.runs.data_lookup import ALL, choose_split, is_whole_file, pairs_of, refuse_reading
-from regard.runs.folder import count_parameters, forbidden_tokens, pick_device
-from regard.runs.history import History, read_metrics
 from regard.runs.lists import GivenPairs, sides
 from regard.runs.recipe import Recipe
 from regard.runs.speed import install
+from regard.runs.store.folder import count_parameters, forbidden_tokens
+from regard.runs.store.history import History, read_metrics
 from regard.systems.model import Model
-from regard.text.encodings import UTF8
 from regard.text.pairs import PairCorpus, Pairs, open_pairs, read_pairs
-from regard.text.sources import Lines
-from regard.text.tokenizer import Tokenizer
+from regard.text.readers.encodings import UTF8
+from regard.text.readers.sources import TextLines
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are taken as they stand
 ENGINES = 4  # that a run keeps, for different ways to decode
@@ -58,7 +59,7 @@ class Run:
         model.eval()
 
     def __repr__(self) -> str:
-        size = f"{grouped(self.parameters)} parameters"
+        size = f"{group_digits(self.parameters)} parameters"
         return f"{type(self).__name__}({str(self.folder)!r}: {self.recipe.system}, {size}, on {self.model.device})"
 
     @property
@@ -120,7 +121,7 @@ class Run:
             self._engines[how] = build()
         return self._engines[how]
 
-    def _seen_in_training(self, asked: Lines | Pairs, *, own: bool) -> dict[str, Any]:
+    def _seen_in_training(self, asked: TextLines | Pairs, *, own: bool) -> dict[str, Any]:
         """How much of a text it was trained on; of its `own` held-out text a run says so if it started from another
         run, which may have been trained on it."""
         return {} if own and self.recipe.start is None else seen_in_training(self.folder, self.recipe, asked)
@@ -262,8 +263,8 @@ class PairRun(Run):
         if len(ids) <= longest or truncate:
             return ids[:longest]
         raise RegardError(
-            f"Line {grouped(number)} has {grouped(len(ids))} tokens, and this model was trained on at most {longest}: "
-            "split the line into sentences, or let --truncate cut it."
+            f"Line {group_digits(number)} has {group_digits(len(ids))} tokens, and this model was trained "
+            f"on at most {longest}: split the line into sentences, or let --truncate cut it."
         )
 
 

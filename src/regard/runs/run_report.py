@@ -13,8 +13,9 @@ from itertools import islice
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import locked, sweep, write_text
-from regard.base.numbers import grouped
+from regard.base.locks import try_lock
+from regard.base.numbers import group_digits
+from regard.base.writing import remove_partial_files, write_text
 from regard.report.figures import Line
 from regard.report.page import (
     beside,
@@ -32,17 +33,15 @@ from regard.report.progress import clock, say
 from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.ancestors import Ancestors, provenance
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
-from regard.runs.folder import is_counted
-from regard.runs.history import Entry, is_number, read_metrics
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
 from regard.runs.recipe import written_in
-from regard.runs.translation_run import TranslationRun
+from regard.runs.store.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
+from regard.runs.store.folder import is_counted
+from regard.runs.store.history import Entry, is_number, read_metrics
+from regard.runs.tasks.task import task_of
 
 NAME = "report.html"
-SAMPLES, LONG, EXAMPLES = 2, 48, 5  # texts that a language model writes, their tokens; sentences of the others
+SAMPLES, EXAMPLES = 2, 5  # texts that a language model writes; examples that the others answer
 POINTS = 300  # of a curve, at most
 
 
@@ -62,8 +61,8 @@ def write_report(
         written = run_page(run, shown, evaluation)
         with ExitStack() as held:
             with suppress(RegardError):  # a training holds it
-                held.enter_context(locked(run.folder / ".lock"))
-                sweep(run.folder)
+                held.enter_context(try_lock(run.folder / ".lock"))
+                remove_partial_files(run.folder)
             write_text(path, written)
         say(f"its page is {path}")
     except Exception as error:  # the run is complete without its page
@@ -84,7 +83,7 @@ def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapp
         paragraph(effort(run, facts, entries), "lead"),
         _score(evaluation) if evaluation else "",
         *_curves(run, entries),
-        *_what_it_writes(run, shown),
+        *_written(shown),
         heading("Where it comes from"),
         side_by_side_texts(_provenance(facts, Ancestors.of(run.folder).runs)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
@@ -116,7 +115,7 @@ def finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> s
     by_bleu = any("bleu" in entry for entry in checked)
     best = max(checked, key=lambda entry: entry.get("bleu", 0)) if by_bleu else min(checked, key=lambda e: e["loss"])
     key = next(key for key in SCORES if is_number(best.get(key)))
-    return f"{_named(key)} on the validation split: {_number(best[key])}, at step {grouped(best['step'])}."
+    return f"{_named(key)} on the validation split: {_number(best[key])}, at step {group_digits(best['step'])}."
 
 
 def _unmeasured(run: AnyRun) -> str:
@@ -137,10 +136,13 @@ def _number(value: Any) -> str:
 
 
 def effort(run: AnyRun, facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
-    said = f"{grouped(run.parameters)} parameters"
+    said = f"{group_digits(run.parameters)} parameters"
     if entries:
         last = entries[-1]
-        said += f"; {grouped(last['step'])} steps over {grouped(last['tokens'])} tokens in {clock(last['seconds'])}"
+        said += (
+            f"; {group_digits(last['step'])} steps over {group_digits(last['tokens'])} tokens in "
+            f"{clock(last['seconds'])}"
+        )
     return f"{said}, on {facts.get('device', 'an unknown device')}."
 
 
@@ -230,33 +232,27 @@ def _why_they_differ(run: AnyRun) -> str:
 
 def samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     """Texts that a language model writes, or the first held-out examples with a run's answers."""
-    if isinstance(run, LanguageRun):
-        texts = (run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1))
+    task = task_of(run)
+    if texts := task.texts(run, SAMPLES):
         return [{"": text} for text in texts]
     shown = list(islice(((source, target) for source, target in examples if source.strip()), EXAMPLES))
-    answers = _answers(run, [source for source, _ in shown]) if shown else []
-    wanted = "reference" if isinstance(run, TranslationRun) else "label"
+    answers = task.described_answers(run, [source for source, _ in shown]) if shown else []
     return [
-        {"source": source, wanted: target, _system(run): answer} for (source, target), answer in zip(shown, answers)
+        {"source": source, task.reference: target, _system(run): answer}
+        for (source, target), answer in zip(shown, answers)
     ]
 
 
-def _what_it_writes(run: AnyRun, shown: Sequence[dict[str, str]]) -> list[str]:
+def _written(shown: Sequence[dict[str, str]]) -> list[str]:
     if not shown:
         return []
-    if isinstance(run, LanguageRun):
+    if "" in shown[0]:
         lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
         texts = [sample("", one[""]) for one in shown]
     else:
         lead = "The first held-out examples, with its answers."
         texts = [side_by_side_texts(one, quiet=["source"]) for one in shown]
     return [heading("What it writes"), paragraph(lead, "lead"), *texts]
-
-
-def _answers(run: TranslationRun | ClassificationRun, sources: Sequence[str]) -> list[str]:
-    if isinstance(run, TranslationRun):
-        return [best.text for best, *_ in run.translations(sources, truncate=True)]
-    return [f"{one.label} ({100 * one.labels[one.label]:.0f} %)" for one in run.labellings(sources, truncate=True)]
 
 
 # -- where it comes from ---------------------------------------------------------------------------------------------

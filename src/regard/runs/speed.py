@@ -22,7 +22,7 @@ except ImportError:
 def recordable(model: Model) -> bool:
     """Can a GPU record its training step for each shape of a batch of pairs?"""
     try:
-        from regard.fast import captured_step
+        from regard.fast.training import captured_step
     except ImportError:
         return False
     return captured_step.recordable(model)

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.base.errors import RegardError
-from regard.base.files import MOST_JSON, read_whole, write_text
-from regard.base.settings import one_of
+from regard.base.reading import MAX_JSON_BYTES, read_whole
+from regard.base.settings import check_choice
+from regard.base.writing import write_text
 from regard.report.progress import say
-from regard.runs.facts import read_facts
-from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.recipe import Recipe, written_in
+from regard.runs.store.facts import read_facts
+from regard.runs.store.history import Entry, is_number, read_metrics
 from regard.systems.catalogue import find
 
 TRACKERS = ("tensorboard", "mlflow")
@@ -33,7 +34,7 @@ def check_tracker(name: str, recipe: Recipe) -> None:
     """Refuse a tracker that is not known or not installed, before anything is trained."""
     if not name:
         return
-    one_of("--track", name, TRACKERS)
+    check_choice("--track", name, TRACKERS)
     if find(recipe.system).trained == "counting":
         raise RegardError(f"{recipe.system} is counted, so it has no curves: leave out --track.")
     if find_spec(name) is None:
@@ -180,7 +181,7 @@ class MLflow:
         from mlflow.exceptions import MlflowException
 
         with suppress(RegardError, ValueError, KeyError, TypeError, RecursionError, MlflowException):
-            noted = json.loads(read_whole(path, MOST_JSON))
+            noted = json.loads(read_whole(path, MAX_JSON_BYTES))
             if noted["tracking_uri"] == where:
                 self.client.update_run(noted["run_id"], status="RUNNING")
                 return str(noted["run_id"])

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from regard.base.settings import setting
 from regard.layers.attention import ScoredAttention
-from regard.layers.cell import walk
+from regard.layers.cell import unroll
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
+from regard.layers.parts import inside, note
 from regard.layers.recurrent import CELLS, Recurrent
 from regard.layers.scores import KERNELS, SCORES
 from regard.layers.state import Span, State, map_state, spread
@@ -33,7 +34,7 @@ from regard.systems.translator import Translator, explain_through, is_shared, ra
 class Settings(RecurrentPairSettings):
     cell: str = setting("gru", "{}", choices=tuple(CELLS))
     score: str = setting("additive", "α: {}", choices=SCORES)
-    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", least=0)
+    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", ge=0)
     feed: bool = setting(True, "the context enters the cell (input feeding); false = only the prediction")
 
 
@@ -60,7 +61,7 @@ class Bahdanau(Translator):
         )
         self.attend = ScoredAttention(width, memory, score=settings.score, bandwidth=settings.bandwidth or width**0.5)
         self.readout = nn.Linear(width + memory + words, words)
-        self.begin_words()
+        self.init_embeddings()
 
     # -- the source --------------------------------------------------------------------------------------------------
 
@@ -69,15 +70,16 @@ class Bahdanau(Translator):
         return {"memory": memory, "last": last_states}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, last_states, parts = self.encoder.explain(vectors, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, last_states, parts = self.encoder.explain(vectors, lengths)
         return {"memory": memory, "last": last_states}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
         """The memory, and what the score needs of it."""
         return {"memory": encoded["memory"], "keys": self.attend.remember(encoded["memory"])}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         """s_0 = tanh(W [→h_S ; ←h_1]) in each layer; an LSTM's cell, which is not bounded, without the tanh."""
         past: State = {}
         for layer, bridge in enumerate(self.bridge):
@@ -89,7 +91,7 @@ class Bahdanau(Translator):
 
     # -- the target --------------------------------------------------------------------------------------------------
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         words = self.dropout(self.embedding(tokens, span))  # [R, T, D]
         past, source = state["past"], state["source"]
         if self.settings.feed:
@@ -101,15 +103,18 @@ class Bahdanau(Translator):
         return self._read_out(hidden, context, words), {"0": first, **new}
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        words = self.dropout(self.embedding(tokens, span))
+        words = note("embedding", self.dropout(self.embedding(tokens, span)))
         past, source = state["past"], state["source"]
-        if self.settings.feed:
-            hidden, first, parts = self.explain_look_and_step(words, past["0"], source, span)
-        else:
-            hidden, first, parts = self._first.explain(words, past["0"], span)
-            parts = {**parts, **self.look(hidden, source)}
+        with inside("layer/0"):
+            if self.settings.feed:
+                hidden, first, parts = self.explain_look_and_step(words, past["0"], source, span)
+            else:
+                hidden, first, parts = self._first.explain(words, past["0"], span)
+                parts = {**parts, **self.look(hidden, source)}
+                parts["context"] = note("context", parts["context"])
+        hidden = note("layer/0", hidden)
         hidden, new, upper = explain_through(self._upper, self.dropout, hidden, past, span)
-        shown = self._read_out(hidden, parts["context"], words)
+        shown = note("hidden", self._read_out(hidden, parts["context"], words))
         return shown, {"0": first, **new}, {"embedding": words, "layers": {"0": parts, **upper}, "hidden": shown}
 
     def look(self, queries: Tensor, source: State) -> State:
@@ -136,9 +141,10 @@ class Bahdanau(Translator):
         def step(word: Tensor, before: State) -> State:
             found = self.look(before["hidden"][:, None], source)
             found = {name: part[:, 0] for name, part in found.items()}
+            found["context"] = note("context", found["context"])
             return {**self._first.step(torch.cat([word, found["context"]], dim=-1), before), **found}
 
-        return walk(step, words, past, span)
+        return unroll(step, words, past, span)
 
     def attention(self, parts: State) -> dict[str, Tensor]:
         return {"cross/0": parts["layers"]["0"]["weights"][:, None]}  # one head

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
-from regard.systems.code import in_use, is_own
+from regard.base.settings import did_you_mean
+from regard.systems.own.code import in_use, is_own
 
 # For type checkers, by task: what `regard.train` returns follows from the name. A test compares them with SYSTEMS.
 LanguageSystem = Literal[
@@ -41,7 +41,7 @@ class System:
 
     @property
     def after_gpt(self) -> bool:
-        """Does it come after the lectures?"""
+        """True if it is more recent than the lectures."""
         return self.year is not None and self.year > LAST_LECTURE
 
 
@@ -160,7 +160,7 @@ SYSTEMS: tuple[System, ...] = (
 
 
 def find(name: str) -> System:
-    """The entry of a system by name; a user's own file is run, if it was named (`code.name_code`)."""
+    """The entry of a system by name; a user's own file is run, if it was named (`code.trust_code`)."""
     for system in SYSTEMS:
         if system.name == name:
             return system
@@ -169,8 +169,8 @@ def find(name: str) -> System:
             raise RegardError(
                 f"{name!r} is a file, not a system: `regard train lstm --data {name}` trains an LSTM on it."
             )
-        raise RegardError(f"There is no system {name!r}{meant(name, [system.name for system in SYSTEMS])}")
-    from regard.systems.own import open_own
+        raise RegardError(f"There is no system {name!r}{did_you_mean(name, [system.name for system in SYSTEMS])}")
+    from regard.systems.own.stack import open_own
 
     code = in_use(name)
     title, *_ = (open_own(code).kind.__doc__ or "").strip().splitlines() or [""]
@@ -187,7 +187,7 @@ def load_class(name: str) -> Any:
 def load_module(name: str) -> Any:
     """The module of a system with its Settings; of a user's own file, its `OwnLayer` or `OwnModel`."""
     if is_own(name):
-        from regard.systems.own import open_own
+        from regard.systems.own.stack import open_own
 
         return open_own(in_use(name))
     return import_module(find(name).target.partition(":")[0])

@@ -20,11 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import MOST_LAYERS, RATE, Checked, at_least, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, check_range, setting
 from regard.layers.attention import FullSelfAttention
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder, real_columns
+from regard.layers.parts import inside, note
 from regard.layers.position import at_input, in_attention
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State
@@ -36,18 +37,18 @@ ENCODERS = ("dan", *CELLS, *ATTENTION)
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class Settings(CheckedSettings):
     encoder: str = setting("lstm", "{}", choices=ENCODERS)
     pool: str = setting(
         "mean", "what the label is read off: the mean of all vectors, or the last", choices=("mean", "last")
     )
     layers: int = setting(
-        1, "layers of the encoder; of dan those above the average, 0 = a bag of words", least=0, most=MOST_LAYERS
+        1, "layers of the encoder; of dan those above the average, 0 = a bag of words", ge=0, le=MAX_LAYERS
     )
-    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction", least=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it", least=0)
+    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction", ge=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it", ge=0)
     bidirectional: bool = setting(True, "rnn, lstm, gru: read the source from both ends")
-    heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", least=1)
+    heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", ge=1)
     position: str = setting(
         "sinusoid", "self-attention, transformer: {}", choices=("none", "sinusoid", "rotary", "alibi")
     )
@@ -55,7 +56,7 @@ class Settings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
+        check_range("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
         if self.encoder == "dan" and self.pool == "last":
             raise RegardError("model.encoder dan averages the words, of which the last is always <eos>: pool the mean.")
         if self.encoder in ATTENTION:
@@ -95,25 +96,25 @@ class Classifier(Translator):
         self.settings = settings
         self.encoder = encoder(settings)
         self.deepen = feedforward(settings) if settings.encoder == "dan" else nn.Identity()
-        self.begin_words()
+        self.init_embeddings()
         assert self.output.weight is not None
-        nn.init.normal_(
-            self.output.weight, std=0.25 * settings.pooled**-0.5
-        )  # small, so that an untrained model prefers no label
+        # Small, so that an untrained model prefers no label.
+        nn.init.normal_(self.output.weight, std=0.25 * settings.pooled**-0.5)
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> State:
         memory, last = self._read(self._source_vectors(source), lengths)
         return {"memory": memory, "whole": self._whole(memory, last, lengths)}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, last = vectors, None
-        parts: State = {}
-        if isinstance(self.encoder, RecurrentEncoder):
-            memory, last, parts = self.encoder.explain(vectors, lengths)
-        elif self.encoder is not None:
-            memory, parts = self.encoder.explain(vectors, lengths)
-        whole = self._whole(memory, last, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, last = vectors, None
+            parts: State = {}
+            if isinstance(self.encoder, RecurrentEncoder):
+                memory, last, parts = self.encoder.explain(vectors, lengths)
+            elif self.encoder is not None:
+                memory, parts = self.encoder.explain(vectors, lengths)
+        whole = note("hidden", self._whole(memory, last, lengths))
         return {"memory": memory, "whole": whole}, {"embedding": vectors, "layers": parts, "whole": whole}
 
     def _read(self, vectors: Tensor, lengths: Tensor | None) -> tuple[Tensor, State | None]:
@@ -136,10 +137,10 @@ class Classifier(Translator):
     def remember(self, encoded: State) -> State:
         return {"whole": encoded["whole"]}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         return {}  # targets are not read
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         whole = state["source"]["whole"]  # [N, D]
         each = whole.repeat_interleave(tokens.size(0) // whole.size(0), dim=0)  # row r reads source r // width
         return self.dropout(each)[:, None].expand(-1, tokens.size(1), -1), {}

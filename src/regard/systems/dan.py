@@ -12,17 +12,17 @@ from itertools import pairwise
 
 from torch import nn
 
-from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, setting
 from regard.layers.context import Average
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Stack
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
-    layers: int = setting(2, "feed-forward layers on top of the average", least=0, most=MOST_LAYERS)
-    width: int = setting(256, "components of a feed-forward layer", least=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width", least=0)
+class Settings(CheckedSettings):
+    layers: int = setting(2, "feed-forward layers on top of the average", ge=0, le=MAX_LAYERS)
+    width: int = setting(256, "components of a feed-forward layer", ge=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width", ge=0)
     activation: str = setting("tanh", "f: {}", choices=("tanh", "relu"))
     dropout: float = setting(0.0, "rate on the average and on the output", **RATE)
     tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from regard.base.settings import MOST_LAYERS, RATE, setting
+from regard.base.settings import MAX_LAYERS, RATE, setting
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import ACTIVATIONS, Block, FeedForward, PostNormBlock, PreNormBlock
 from regard.layers.embedding import Embedding, Output
@@ -23,13 +23,13 @@ from regard.systems.position_settings import PositionSettings, check_heads
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(4, "blocks, one above the other", least=1, most=MOST_LAYERS)
-    width: int = setting(128, "components of a vector between blocks", least=1)
-    heads: int = setting(4, "attention heads; they share the width equally", least=1)
+    layers: int = setting(4, "blocks, one above the other", ge=1, le=MAX_LAYERS)
+    width: int = setting(128, "components of a vector between blocks", ge=1)
+    heads: int = setting(4, "attention heads; they share the width equally", ge=1)
     context: int = setting(
-        128, "words it can look back at; only the training window for positions that never end", least=1
+        128, "words it can look back at; only the training window for positions that never end", ge=1
     )
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", least=0)
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     position: str = setting("learned", "{}", choices=tuple(POSITIONS))
     combine: str = setting(
         "add",
@@ -43,8 +43,8 @@ class Settings(PositionSettings):
     bias: bool = setting(True, "biases in linear maps and layer norms")
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
-    initial: float = setting(0.02, "standard deviation of first weights; GPT-2's suits a width of 768", above=0)
-    scale: float = setting(0.0, "factor on word vectors when read; 0 = √width with sine waves, else 1", least=0)
+    initial: float = setting(0.02, "standard deviation of first weights; GPT-2's suits a width of 768", gt=0)
+    scale: float = setting(0.0, "factor on word vectors when read; 0 = √width with sine waves, else 1", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,9 +67,9 @@ class GPT(Stack):
             finish=nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None,
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """GPT-2's: N(0, 0.02²), and smaller for the 2 × layers terms that are added to the residual stream.
 
         The output matrix stays small, so that an untrained model prefers no word: if `initial` is larger, `scale`
@@ -97,7 +97,7 @@ class GPT(Stack):
             dropout_output=settings.dropout,
             position=in_attention(settings.position),
         )
-        return around(attention, settings)
+        return make_block(attention, settings)
 
     @property
     def flops_per_token(self) -> float:
@@ -109,7 +109,7 @@ class GPT(Stack):
         return 12.0 * self.settings.layers * self.settings.width * self.settings.context
 
 
-def around(attention: CausalSelfAttention, settings: Settings) -> Block:
+def make_block(attention: CausalSelfAttention, settings: Settings) -> Block:
     """The block of this attention and a feed-forward."""
     feedforward = FeedForward(
         settings.width,

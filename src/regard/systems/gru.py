@@ -2,7 +2,7 @@
 
     x_t = E[w_t],   h_t = GRU(x_t, h_{t-1})  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
 
-Cho et al. 2014; the unit of Bahdanau's encoder. The equations of the unit stand in layers/recurrent.py.
+Cho et al. 2014; the unit of Bahdanau's encoder. The equations of the unit are in layers/recurrent.py.
 """
 
 from __future__ import annotations

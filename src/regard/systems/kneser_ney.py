@@ -144,7 +144,7 @@ def kneser_ney(levels: Sequence[Counts], vocabulary: int) -> tuple[list[Estimate
 
 
 def relative_frequencies(levels: Sequence[Counts], vocabulary: int) -> list[Estimate]:
-    """Count and normalise: a seen context gives a word it was never seen with probability 0."""
+    """Count and normalize: a seen context gives a word it was never seen with probability 0."""
     probability, backoff = [], []
     for k, level in enumerate(levels, start=1):
         context = level.keys // vocabulary

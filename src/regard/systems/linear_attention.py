@@ -3,9 +3,9 @@
     x = E[w_t] + p_t,   x = x + W_o y,   x = x + FF(LN(x))  layers times,   P(w_{t+1}) = softmax(E LN(x))
     y_t = Σ_{j ≤ t} φ(q_t)·φ(k_j) v_j / Σ_{j ≤ t} φ(q_t)·φ(k_j)  in each head,   q, k, v = W LN(x)
 
-Katharopoulos et al. 2020. The kernel φ(q)·φ(k) stands for softmax's exp(q·k / √d), so that what was read is a sum of
-fixed size: training takes O(T) and each generated word O(1). Feature maps φ, decay and the delta rule stand in
-layers/matrix_state.py; all else is gpt's.
+Katharopoulos et al. 2020. The kernel φ(q)·φ(k) replaces softmax's exp(q·k / √d), so that the past is a sum of fixed
+size: training takes O(T) and each generated word O(1). Feature maps φ, decay and the delta rule are in
+layers/matrix_state.py; the rest is GPT.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from regard.systems import gpt
 class Settings(gpt.Settings):
     position: str = setting("sinusoid", "{}", choices=INPUT_POSITIONS)
     feature: str = setting("elu", "φ of queries and keys: {} (random features)", choices=FEATURES)
-    features: int = setting(0, "gaussian: number of random features; 0 = a head's width", least=0)
+    features: int = setting(0, "gaussian: number of random features; 0 = a head's width", ge=0)
     decay: str = setting("none", "of the state at each word: {} (fixed for each head, or by a gate)", choices=DECAYS)
     rule: str = setting("sum", "what a word does to the state: sum adds, delta replaces: {}", choices=RULES)
-    dropout: float = setting(0.1, "rate on the embedding and each part's output", least=0, below=1)
+    dropout: float = setting(0.1, "rate on the embedding and each part's output", ge=0, lt=1)
 
 
 class LinearTransformer(gpt.GPT):
@@ -45,7 +45,7 @@ class LinearTransformer(gpt.GPT):
             bias=settings.bias,
             dropout_output=settings.dropout,
         )
-        return gpt.around(attention, settings)
+        return gpt.make_block(attention, settings)
 
     @property
     def looking_back(self) -> float:

@@ -3,7 +3,7 @@
     x = E[w_t],   x = x + Attention(RMSNorm(x)),   x = x + W_2 (swish(W_g RMSNorm(x)) * W_1 RMSNorm(x))   layers times
     P(w_{t+1}) = softmax(W_o RMSNorm(x))
 
-Positions turn queries and keys (rotary), RMSNorm stands for the layer norm, the feed-forward is gated (SwiGLU), groups
+Positions rotate queries and keys (rotary), RMSNorm replaces the layer norm, the feed-forward is gated (SwiGLU), groups
 of heads share keys and values; nothing has a bias. Touvron et al. 2023; grouped queries: Ainslie et al. 2023.
 
 The weights correspond one to one to those of Hugging Face's LlamaForCausalLM: `attention.project` is q_proj, k_proj and
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, setting
 from regard.layers.attention import GroupedQueryAttention
 from regard.layers.blocks import GatedFeedForward, RMSNormBlock, rms_norm
 from regard.layers.embedding import Embedding, Output
@@ -30,20 +30,20 @@ MULTIPLE = 8  # the width of the feed-forward is rounded up to this
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
-    layers: int = setting(4, "blocks, one above the other", least=1, most=MOST_LAYERS)
-    width: int = setting(128, "components of a vector between blocks", least=1)
-    heads: int = setting(4, "heads of queries; they share the width equally", least=1)
+class Settings(CheckedSettings):
+    layers: int = setting(4, "blocks, one above the other", ge=1, le=MAX_LAYERS)
+    width: int = setting(128, "components of a vector between blocks", ge=1)
+    heads: int = setting(4, "heads of queries; they share the width equally", ge=1)
     key_value_heads: int = setting(
-        0, "heads of keys and values, each for a group of heads of queries; 0 = half as many, if that is whole", least=0
+        0, "heads of keys and values, each for a group of heads of queries; 0 = half as many, if that is whole", ge=0
     )
-    context: int = setting(128, "the training window; its positions never end", least=1)
+    context: int = setting(128, "the training window; its positions never end", ge=1)
     feedforward: int = setting(
-        0, "components inside the gated feed-forward; 0 = 8/3 × width, as many weights as GPT's 4 × width", least=0
+        0, "components inside the gated feed-forward; 0 = 8/3 × width, as many weights as GPT's 4 × width", ge=0
     )
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
-    initial: float = setting(0.02, "standard deviation of first weights; suits a width of 768", above=0)
+    initial: float = setting(0.02, "standard deviation of first weights; suits a width of 768", gt=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,9 +77,9 @@ class Llama(Stack):
             finish=rms_norm(settings.width),
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """As gpt's: N(0, initial²), and smaller for the 2 × layers terms that are added to the residual stream."""
         for name, weight in self.named_parameters():
             if weight.dim() < 2:

@@ -31,10 +31,8 @@ class Settings(RecurrentSettings):
     dropout_recurrent: float = setting(0.0, "rate at which recurrent weights are dropped", **RATE)
     variational: bool = setting(False, "drop the same components at every time step of a window")
     forget_bias: float = setting(1.0, "initial bias of the forget gate; 0 forgets half at every step")
-    penalty_size: float = setting(
-        0.0, "α: penalty on large outputs while training (activation regularisation)", least=0
-    )
-    penalty_change: float = setting(0.0, "β: penalty on outputs that change from word to word while training", least=0)
+    penalty_size: float = setting(0.0, "α: penalty on large outputs while training (activation regularisation)", ge=0)
+    penalty_change: float = setting(0.0, "β: penalty on outputs that change from word to word while training", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, setting
 from regard.layers.blocks import FeedForward, rms_norm
 from regard.layers.embedding import Embedding, Output
 from regard.layers.scan import MinGRUBlock
@@ -21,14 +21,14 @@ from regard.systems.model import Stack
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
-    layers: int = setting(3, "blocks, one above the other", least=1, most=MOST_LAYERS)
-    width: int = setting(128, "components of a vector between blocks", least=1)
-    expansion: float = setting(2.0, "components of the state, as a multiple of the width", above=0)
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", least=0)
+class Settings(CheckedSettings):
+    layers: int = setting(3, "blocks, one above the other", ge=1, le=MAX_LAYERS)
+    width: int = setting(128, "components of a vector between blocks", ge=1)
+    expansion: float = setting(2.0, "components of the state, as a multiple of the width", gt=0)
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding and each part's output", **RATE)
-    initial: float = setting(0.02, "standard deviation of first weights; suits a width of 768", above=0)
+    initial: float = setting(0.02, "standard deviation of first weights; suits a width of 768", gt=0)
 
     @property
     def inner(self) -> int:
@@ -46,9 +46,9 @@ class MinGRUModel(Stack):
             finish=rms_norm(settings.width),
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """As gpt's: N(0, initial²), and smaller for the 2 × layers terms that are added to the residual stream."""
         for name, weight in self.named_parameters():
             if weight.dim() < 2:

@@ -18,11 +18,12 @@ from regard.base.errors import RegardError
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
 from regard.layers.loss import negative_log_likelihood
+from regard.layers.parts import inside, note
 from regard.layers.state import Span, State, overwrite, span_of
 
 
 class Model(nn.Module):
-    """A language model. A system overrides `first`, `contextualise` and `predict`, and `loss` if it can be cheaper.
+    """A language model. A system overrides `initial_past`, `hidden_states` and `predict`; a cheaper `loss` is optional.
 
     `load_state_dict` on a freshly constructed model (same vocabulary and settings) restores it completely.
     """
@@ -33,7 +34,7 @@ class Model(nn.Module):
 
     # -- for systems to override ---------------------------------------------------------------------------------------
 
-    def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
+    def initial_past(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
         """state["past"] before any token was read.
 
         Args:
@@ -47,7 +48,7 @@ class Model(nn.Module):
         """
         raise NotImplementedError
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         """Compute hidden vectors from tokens and what came before them.
 
         Args:
@@ -83,7 +84,7 @@ class Model(nn.Module):
         return None
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        """`contextualise` by the written equation, step by step.
+        """`hidden_states` by the written equation, step by step.
 
         Args:
             tokens: Token numbers [R, T].
@@ -93,7 +94,7 @@ class Model(nn.Module):
         Returns:
             Hidden vectors, the new state["past"], and the parts of the computation by name.
         """
-        return *self.contextualise(tokens, state, span), {}
+        return *self.hidden_states(tokens, state, span), {}
 
     @property
     def flops_per_token(self) -> float:
@@ -142,7 +143,7 @@ class Model(nn.Module):
             raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
         rows = (1 if rows is None else rows) * width
         device, dtype = self._place()
-        past = self.first(rows, capacity=capacity, device=device, dtype=dtype)
+        past = self.initial_past(rows, capacity=capacity, device=device, dtype=dtype)
         return {**self._unread(rows, capacity, device), "past": past}
 
     def read(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
@@ -160,7 +161,7 @@ class Model(nn.Module):
             RegardError: If there are more columns than the model's context.
         """
         state, span = self._open(tokens, state, lengths)
-        hidden, past = self.contextualise(tokens, state, span)
+        hidden, past = self.hidden_states(tokens, state, span)
         return hidden, self._advance(state, past, span.end(tokens.size(1)))
 
     def forward(
@@ -285,17 +286,18 @@ class Stack(Model):
         self.between = between or nn.Identity()
         self.finish = finish or nn.Identity()
 
-    def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
+    def initial_past(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
         return {name: layer.begin(rows, capacity=capacity, device=device, dtype=dtype) for name, layer in self._named()}
 
     def without_cache(self, rows: int) -> State:
-        """`begin(rows=rows)` for a text that is read in one call: attention then keeps no keys and values."""
+        """`begin(rows=rows)` for texts that are read in one call: attention then keeps no keys and values, and all rows
+        share one position."""
         state = self.begin(rows=rows)
-        state["seen"] = state["seen"][:1].expand(rows)  # expanded: positions are looked up once for all rows
+        state["seen"] = state["seen"][:1]
         past = {name: {} if layer.caches else state["past"][name] for name, layer in self._named()}
         return {**state, "past": past}
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         x = self.entry(self.embedding(tokens, span))  # [R, T, D]
         past: State = {}
         for name, layer in self._named():
@@ -304,14 +306,16 @@ class Stack(Model):
         return self.finish(x), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        x = self.entry(self.embedding(tokens, span))
+        x = note("embedding", self.entry(self.embedding(tokens, span)))
         parts: State = {"embedding": x, "layers": {}}
         past: State = {}
         for name, layer in self._named():
             x = self.between(x) if past else x
-            x, past[name], inside = layer.explain(x, state["past"][name], span)
-            parts["layers"][name] = {**inside, "hidden": x}  # its output, whatever else the layer shows
-        parts["hidden"] = self.finish(x)
+            with inside(f"layer/{name}"):
+                x, past[name], shown = layer.explain(x, state["past"][name], span)
+            x = note(f"layer/{name}", x)
+            parts["layers"][name] = {**shown, "hidden": x}  # its output, whatever else the layer shows
+        parts["hidden"] = note("hidden", self.finish(x))
         return parts["hidden"], past, parts
 
     def predict(self, hidden: Tensor) -> Tensor:
@@ -321,7 +325,7 @@ class Stack(Model):
     def flops_per_token(self) -> float:
         """A multiplication and an addition per weight forward, twice that backward; a looked-up table costs none."""
         weights = sum(weight.numel() for weight in self.parameters())
-        return 6.0 * (weights - self.embedding.looked_up(tied=self.output.weight is None))
+        return 6.0 * (weights - self.embedding.lookup_parameters(tied=self.output.weight is None))
 
     def _named(self) -> Iterable[tuple[str, Layer]]:
         return self.layers.named_children()  # type: ignore[return-value]  # ModuleList forgets what it holds

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.base.settings import Checked, setting
+from regard.base.settings import CheckedSettings, setting
+from regard.layers.parts import note
 from regard.layers.state import Span, State, last
 from regard.systems.kneser_ney import FALLBACK, Estimate, count_grams, kneser_ney, relative_frequencies
 from regard.systems.model import Model
@@ -29,12 +30,12 @@ ORDERS = range(1, 8)
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class Settings(CheckedSettings):
     order: int = setting(
         5,
         "words in the longest n-gram: the one predicted and those before it",
-        least=ORDERS[0],
-        most=ORDERS[-1],
+        ge=ORDERS[0],
+        le=ORDERS[-1],
     )
     smoothing: str = setting(
         "kneser-ney",
@@ -74,7 +75,7 @@ class Grams(nn.Module):
         return len(self)
 
     def find(self, queries: Tensor) -> Tensor:
-        """The names of the grams with these keys, `nothing` where there is none."""
+        """The names of the grams with these keys, `nothing` for unknown keys."""
         name = torch.searchsorted(self.keys, queries)
         return torch.where(look_up(self.keys, name) == queries, name, self.nothing)
 
@@ -141,11 +142,11 @@ class NGram(Model):
 
     # -- the call ----------------------------------------------------------------------------------------------------
 
-    def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
+    def initial_past(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
         nothing = [level.nothing for level in self.levels[:-1]]
         return {"contexts": torch.tensor(nothing, dtype=torch.int64, device=device).repeat(rows, 1)}  # [R, n − 1]
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         before = state["past"]["contexts"]
         _, contexts = self._read(tokens, before, self.order - 1)
         hidden = torch.stack(contexts, dim=-1) if contexts else before.new_empty(*tokens.shape, 0)  # [R, T, n − 1]
@@ -203,7 +204,7 @@ class NGram(Model):
         for k, context in enumerate(hidden.unbind(-1), start=1):
             level, below = self.levels[k], self.levels[k - 1]
             name = self._child(k, context[..., None], every)
-            known = name != level.nothing
+            known = note(f"order/{k + 1}", name != level.nothing)
             weights.append(below.log_backoff[context])
             score = torch.where(known, level.log_probability[name], score + weights[-1][..., None])
             scores.append(score)

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import RATE, Checked, setting
+from regard.base.settings import RATE, CheckedSettings, setting
 from regard.layers.context import Window
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Stack
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
-    order: int = setting(8, "n: the word predicted and the n − 1 words it is predicted from", least=2)
-    width: int = setting(256, "components of the tanh layer", least=1)
-    embedding: int = setting(64, "components of a word vector; 0 = width", least=0)
+class Settings(CheckedSettings):
+    order: int = setting(8, "n: the word predicted and the n − 1 words it is predicted from", ge=2)
+    width: int = setting(256, "components of the tanh layer", ge=1)
+    embedding: int = setting(64, "components of a word vector; 0 = width", ge=0)
     direct: bool = setting(False, "direct connections from the word vectors to the prediction")
     tied: bool = setting(False, "predict with the embedding's matrix; the tanh layer is then as wide as the embedding")
     dropout: float = setting(0.0, "rate on the word vectors and on the tanh layer", **RATE)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from regard.base.errors import RegardError
-from regard.base.settings import Checked
+from regard.base.settings import CheckedSettings
 from regard.layers.position import POSITIONS, Position, Rotary, at_input
 
 
-class PositionSettings(Checked):
+class PositionSettings(CheckedSettings):
     """A mixin for `Settings` with these fields."""
 
     width: int

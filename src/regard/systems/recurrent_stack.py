@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, setting
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
 from regard.systems.model import Stack
@@ -23,10 +23,10 @@ AS_DROPOUT = -1.0  # use the common rate
 
 
 @dataclass(frozen=True)
-class RecurrentSettings(Checked):
-    layers: int = setting(2, "layers, one above the other", least=1, most=MOST_LAYERS)
-    width: int = setting(256, "components of a layer's hidden state", least=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width", least=0)
+class RecurrentSettings(CheckedSettings):
+    layers: int = setting(2, "layers, one above the other", ge=1, le=MAX_LAYERS)
+    width: int = setting(256, "components of a layer's hidden state", ge=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width", ge=0)
     dropout: float = setting(0.1, "rate on the input, between layers and on the output", **RATE)
     tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
 

@@ -13,22 +13,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, setting
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, backwards
+from regard.layers.parts import inside, note
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State, map_state, spread
 from regard.systems.translator import BY_CORPUS, Translator, explain_through, is_shared, rate, through
 
 
 @dataclass(frozen=True)
-class RecurrentPairSettings(Checked):
+class RecurrentPairSettings(CheckedSettings):
     """The settings that both recurrent translators share."""
 
     cell: str = setting("lstm", "{}", choices=tuple(CELLS))
-    layers: int = setting(1, "layers of the encoder, and of the decoder", least=1, most=MOST_LAYERS)
-    width: int = setting(512, "components of a layer's hidden state, in each direction", least=1)
-    embedding: int = setting(256, "components of a word vector; 0 = width", least=0)
+    layers: int = setting(1, "layers of the encoder, and of the decoder", ge=1, le=MAX_LAYERS)
+    width: int = setting(512, "components of a layer's hidden state, in each direction", ge=1)
+    embedding: int = setting(256, "components of a word vector; 0 = width", ge=0)
     dropout: float = setting(
         BY_CORPUS,
         "rate on word vectors, between layers and before the prediction; -1 = by the corpus",
@@ -46,7 +47,7 @@ class RecurrentPairSettings(Checked):
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    layers: int = setting(2, "layers of the encoder, and of the decoder", least=1, most=MOST_LAYERS)
+    layers: int = setting(2, "layers of the encoder, and of the decoder", ge=1, le=MAX_LAYERS)
     reverse: bool = setting(True, "read the source backwards")
 
 
@@ -69,18 +70,19 @@ class Seq2Seq(Translator):
         self.layers = nn.ModuleList(kind(size, settings.width) for size in inputs)
         narrowed = settings.tied and words != settings.width
         self.readout = nn.Linear(settings.width, words) if narrowed else nn.Identity()
-        self.begin_words()
+        self.init_embeddings()
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> State:
         memory, last = self.encoder(self._source_vectors(self._order(source, lengths)), lengths)
         return {"memory": self._order(memory, lengths), "last": last}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, last, layers = self.encoder.explain(self._order(vectors, lengths), lengths)
-        layers = map_state(
-            lambda part: self._order(part, lengths), layers
-        )  # in the source's order, not in reading order
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+        with inside("encoder", backwards=self.settings.reverse):
+            memory, last, layers = self.encoder.explain(self._order(vectors, lengths), lengths)
+        # In the source's order, not in reading order.
+        layers = map_state(lambda part: self._order(part, lengths), layers)
         return {"memory": self._order(memory, lengths), "last": last}, {"embedding": vectors, "layers": layers}
 
     def _order(self, rows: Tensor, lengths: Tensor | None) -> Tensor:
@@ -90,16 +92,16 @@ class Seq2Seq(Translator):
     def remember(self, encoded: State) -> State:
         return {}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         return spread(encoded["last"], width)
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         words = self.embedding(tokens, span)  # [R, T, D]
         hidden, past = through(self.layers.named_children(), self.dropout, words, state["past"], span)
         return self.readout(self.dropout(hidden)), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        words = self.embedding(tokens, span)
+        words = note("embedding", self.embedding(tokens, span))
         hidden, past, layers = explain_through(self.layers.named_children(), self.dropout, words, state["past"], span)
-        shown = self.readout(self.dropout(hidden))
+        shown = note("hidden", self.readout(self.dropout(hidden)))
         return shown, past, {"embedding": words, "layers": layers, "hidden": shown}

@@ -36,6 +36,6 @@ def read_sizes(system: str) -> Sizes:
 def sizes_of(system: str) -> Sizes:
     """The sizes of any system, also of a user's own file."""
     from regard.systems.catalogue import load_module
-    from regard.systems.code import is_own
+    from regard.systems.own.code import is_own
 
     return load_module(system).sizes if is_own(system) else read_sizes(system)

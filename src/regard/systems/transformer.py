@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.base.settings import MOST_LAYERS, RATE, setting
+from regard.base.settings import MAX_LAYERS, RATE, setting
 from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.blocks import (
     ACTIVATIONS,
@@ -30,6 +30,7 @@ from regard.layers.blocks import (
 )
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import TransformerEncoder
+from regard.layers.parts import inside, note
 from regard.layers.position import POSITIONS, Learned, in_attention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import PositionSettings, check_heads
@@ -40,18 +41,18 @@ QUIET = 4.0  # factor by which initial word vectors are smaller than in the pape
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(3, "blocks of the encoder, one above the other", least=1, most=MOST_LAYERS)
-    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", least=0, most=MOST_LAYERS)
-    width: int = setting(256, "components of a vector between blocks", least=1)
-    heads: int = setting(4, "attention heads; they share the width equally", least=1)
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", least=0)
+    layers: int = setting(3, "blocks of the encoder, one above the other", ge=1, le=MAX_LAYERS)
+    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", ge=0, le=MAX_LAYERS)
+    width: int = setting(256, "components of a vector between blocks", ge=1)
+    heads: int = setting(4, "attention heads; they share the width equally", ge=1)
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     position: str = setting("sinusoid", "{}", choices=tuple(POSITIONS))
     combine: str = setting(
         "add",
         "add the position to the word vector, or concatenate it (a quarter of the width)",
         choices=("add", "concatenate"),
     )
-    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)", least=1)
+    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)", ge=1)
     norm: str = setting(
         "pre",
         "layer norm before each part (pre) or after each sum (post, as the first Transformer)",
@@ -84,15 +85,15 @@ class Transformer(Translator):
             dropout=rate(settings.dropout),
         )
         self.settings = settings
-        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalised
+        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalized
         self.encoder = TransformerEncoder(
             (encoder_block(settings) for _ in range(settings.layers)), nn.LayerNorm(settings.width) if final else None
         )
         self.layers = nn.ModuleList(decoder_block(settings) for _ in range(settings.decoder_layers or settings.layers))
         self.finish = nn.LayerNorm(settings.width) if final else nn.Identity()
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Xavier for every linear layer; word vectors that, scaled, are as large as a sinusoid."""
         length = 1 / QUIET
         for module in self.modules():
@@ -112,33 +113,36 @@ class Transformer(Translator):
         return {"memory": self.encoder(self._source_vectors(source), lengths)}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, parts = self.encoder.explain(vectors, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, parts = self.encoder.explain(vectors, lengths)
         return {"memory": memory}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
         return {name: block.cross.remember(encoded["memory"]) for name, block in self.named_blocks()}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         rows = encoded["memory"].size(0) * width
         how: dict[str, Any] = {"capacity": capacity, "device": encoded["memory"].device, "dtype": dtype}
         return {name: block.begin(rows, **how) for name, block in self.named_blocks()}
 
     # -- the target --------------------------------------------------------------------------------------------------
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
         for name, block in self.named_blocks():
             x, past[name] = block(x, state["past"][name], span, source[name], source["valid"])
         return self.finish(x), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
+        x, past, source = note("embedding", self.dropout(self.embedding(tokens, span))), {}, state["source"]
         parts: State = {"embedding": x, "layers": {}}
         for name, block in self.named_blocks():
-            x, past[name], inside = block.explain(x, state["past"][name], span, source[name], source["valid"])
-            parts["layers"][name] = {**inside, "hidden": x}
-        parts["hidden"] = self.finish(x)
+            with inside(f"layer/{name}"):
+                x, past[name], shown = block.explain(x, state["past"][name], span, source[name], source["valid"])
+            x = note(f"layer/{name}", x)
+            parts["layers"][name] = {**shown, "hidden": x}
+        parts["hidden"] = note("hidden", self.finish(x))
         return parts["hidden"], past, parts
 
     def attention(self, parts: State) -> dict[str, Tensor]:

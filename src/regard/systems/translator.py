@@ -19,6 +19,7 @@ from regard.base.errors import RegardError
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import real_columns
+from regard.layers.parts import inside, note
 from regard.layers.state import Span, State, map_state
 from regard.systems.model import Model
 
@@ -27,7 +28,7 @@ DROPOUT = ((200_000, 0.3), (1_000_000, 0.2), (math.inf, 0.1))  # (fewer pairs th
 
 
 class Translator(Model):
-    """A system overrides `encode`, `remember`, `opening` and, as every model, `contextualise` and `explain_context`.
+    """A system overrides `encode`, `remember`, `initial_decoder_past`, `hidden_states` and `explain_context`.
 
     `embedding` and `output` are the target's; `source_embedding` is None if source and target share one table.
     `dropout` acts on word vectors, and wherever else the system uses it.
@@ -67,7 +68,7 @@ class Translator(Model):
         """What all hypotheses of a source attend to, one row per source."""
         raise NotImplementedError
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         """state["past"] before any word is written: `width` rows for each source, in tensors of their own."""
         raise NotImplementedError
 
@@ -93,7 +94,7 @@ class Translator(Model):
         """A state that has read the source [N, S] and written nothing, for `width` hypotheses of each source.
 
         Of row n, lengths[n] columns are real: at least one, since every source ends in <eos>. Lengths on the CPU avoid
-        synchronising. As for every model, capacity=C makes room for C target tokens in tensors of fixed shape.
+        synchronizing. As for every model, capacity=C makes room for C target tokens in tensors of fixed shape.
         """
         if source is None:
             raise TypeError(f"{type(self).__name__} translates: it begins with a source, model.begin(source, lengths)")
@@ -110,7 +111,7 @@ class Translator(Model):
         self, encoded: State, source: Tensor, lengths: Tensor | None, *, width: int = 1, capacity: int | None = None
     ) -> State:
         """`begin` where the source is already encoded."""
-        past = self.opening(encoded, width, capacity=capacity, dtype=self._place()[1])
+        past = self.initial_decoder_past(encoded, width, capacity=capacity, dtype=self._place()[1])
         if capacity is not None:  # a call writes in place, so it must not share memory
             past = map_state(lambda leaf: leaf.detach().clone(), past)
         valid = real_columns(source, lengths)
@@ -118,12 +119,7 @@ class Translator(Model):
         unread = self._unread(source.size(0) * width, capacity, source.device)
         return {**unread, "past": past, "source": {"valid": valid, **self.remember(encoded)}}
 
-    def explain_source(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """The memory [N, S, D] by the written equation, and every part it goes through."""
-        encoded, parts = self.explain_encode(source, lengths)
-        return encoded["memory"], parts
-
-    def begin_words(self) -> None:
+    def init_embeddings(self) -> None:
         """Word vectors of length ½: tied they are output weights, and an untrained model should prefer no word. As they
         are read they are scaled to components of size ½, or the cells could hardly distinguish words at first."""
         for table in (self.embedding, self.source_embedding):
@@ -135,12 +131,12 @@ class Translator(Model):
 
     @property
     def flops_per_token(self) -> float:
-        """Of a target token with one source token: a multiplication and an addition per weight forward, twice that
+        """FLOP per target token, with one source token: a multiplication and an addition per weight forward, twice that
         backward; a looked-up table costs none."""
         weights = sum(weight.numel() for weight in self.parameters())
-        looked_up = self.embedding.looked_up(tied=self.output.weight is None)
+        looked_up = self.embedding.lookup_parameters(tied=self.output.weight is None)
         if self.source_embedding is not None:
-            looked_up += self.source_embedding.looked_up(tied=False)
+            looked_up += self.source_embedding.lookup_parameters(tied=False)
         return 6.0 * (weights - looked_up)
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -186,5 +182,7 @@ def explain_through(
     new: State = {}
     parts: State = {}
     for name, layer in layers:
-        x, new[name], parts[name] = layer.explain(dropout(x), past[name], span)  # type: ignore[operator]
+        with inside(f"layer/{name}"):
+            x, new[name], parts[name] = layer.explain(dropout(x), past[name], span)  # type: ignore[operator]
+        x = note(f"layer/{name}", x)
     return x, new, parts

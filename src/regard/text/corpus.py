@@ -12,22 +12,31 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
+from regard.base.settings import closest
 from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
-from regard.corpora.split import Draw, line_hash
-from regard.text.encodings import UTF8, check_encoding
-from regard.text.kept_text import kept_of_text
-from regard.text.lines import bounded_lines, reading_text, unpacked_name
-from regard.text.sources import DrawnLines, FileLines, GivenLines, Lines, Source, TableLines, digest_of, open_text
-from regard.text.tables import IN_PARTS, KINDS
+from regard.corpora.split import HashSplit, line_hash
+from regard.text.cached_text import cached_for_text
+from regard.text.readers.encodings import UTF8, check_encoding
+from regard.text.readers.lines import bounded_lines, reading_text, unpacked_name
+from regard.text.readers.sources import (
+    DrawnLines,
+    FileLines,
+    GivenLines,
+    Source,
+    TableLines,
+    TextLines,
+    digest_of,
+    open_text,
+)
+from regard.text.readers.tables import IN_PARTS, KINDS
 
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 SUFFIXES = ("", ".txt", ".text", ".tokens", ".raw")
@@ -38,7 +47,7 @@ class Corpus:
     """Named text with its splits; `notes` describes their origin and overlap."""
 
     name: str
-    splits: Mapping[str, Lines]
+    splits: Mapping[str, TextLines]
     pretokenised: bool = False
     suggested_tokenizer: str = "bpe"
     origin: str = ""  # one sentence: where the splits come from
@@ -49,17 +58,17 @@ class Corpus:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Sentences to print; computed on demand, because counting the overlap reads the whole text."""
-        found = () if self.disjoint else tuple(overlap.sentence for overlap in self._overlap())
-        return (self.origin, *found) if self.origin else found
+        sentences = () if self.disjoint else tuple(overlap.sentence for overlap in self._overlap())
+        return (self.origin, *sentences) if self.origin else sentences
 
     def _overlap(self) -> list[Overlap]:
         sizes = [lines.size for lines in self.splits.values()]
-        return kept_of_text(
+        return cached_for_text(
             "overlap",
             None if None in sizes else sum(filter(None, sizes)),
             (*self.splits, self.checksum()),
             lambda: count_overlap(self.splits),
-            lambda found: json.dumps([asdict(overlap) for overlap in found]).encode(),
+            lambda overlaps: json.dumps([asdict(overlap) for overlap in overlaps]).encode(),
             lambda content: [Overlap(**counts) for counts in json.loads(content)],
         )
 
@@ -69,7 +78,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many lines of a held-out split also occur in the training text (blank lines aside)."""
+    """The number of lines of a held-out split that also occur in the training text; blank lines do not count."""
 
     split: str
     lines: int
@@ -79,12 +88,12 @@ class Overlap:
     def sentence(self) -> str:
         if not self.shared:
             return f"No line of {self.split} occurs in train."
-        shared = f"{grouped(self.shared)} of {counted(self.lines, 'line')} of {self.split}"
+        shared = f"{group_digits(self.shared)} of {pluralize(self.lines, 'line')} of {self.split}"
         verb = "occurs" if self.shared == 1 else "occur"
         return f"{shared} ({100 * self.shared / self.lines:.1f} %) also {verb} in train."
 
 
-def count_overlap(splits: Mapping[str, Lines]) -> list[Overlap]:
+def count_overlap(splits: Mapping[str, TextLines]) -> list[Overlap]:
     held_out = {
         name: Counter(line_hash(line) for line in lines if line.strip())
         for name, lines in splits.items()
@@ -99,7 +108,7 @@ def count_overlap(splits: Mapping[str, Lines]) -> list[Overlap]:
 
 
 def is_named(name: str) -> bool:
-    """Whether this is the name of a corpus, built in or known, rather than a file's."""
+    """True for the name of a built-in or downloadable corpus, rather than a file."""
     return name in BUILTIN or name in CATALOGUE
 
 
@@ -114,8 +123,8 @@ def open_corpus(
 ) -> Corpus:
     """Opens a built-in corpus, a fetched one, a file of text, or a folder: with train, valid and test files, or any.
 
-    `split` divides a single file: "lines" (what auto does) draws lines by their hash, "tail" holds out the last tenth.
-    Of a table `columns` names the one to read (`usual`: the one to take if it is there); `header`: auto, yes or no.
+    `split` divides a single file: "lines" (the default) draws lines by their hash, "tail" holds out the last tenth.
+    For a table, `columns` names the column to read (`usual`: used if it exists); `header`: auto, yes or no.
     `encoding` is that of your own files without a byte-order mark.
     """
     check_encoding(encoding)
@@ -139,14 +148,14 @@ def open_corpus(
 
 
 def open_whole(path: Path, split: str, *, columns: str = "", usual: str = "", encoding: str = UTF8) -> Corpus:
-    """A file of text as it stands, as one split of this name."""
+    """A whole text file as one split of this name."""
     text = open_text((path,), columns, "auto", usual, check_encoding(encoding))
     _require_distinct(text, 1)
     return replace(_corpus(text, {"train": text}, "", disjoint=True), splits={split: text})
 
 
 def available() -> list[dict[str, str]]:
-    """The corpora that have a name: what each is, and whether it is on this machine."""
+    """The named corpora: a description of each, and whether it is on this machine."""
     kinds = {"phrasebook": "built in, pairs"}
     rows = [
         {"name": name, "kind": kinds.get(name, "built in"), "here": "yes", "about": about}
@@ -163,8 +172,8 @@ def available() -> list[dict[str, str]]:
 
 def unknown_corpus(name: str, path: Path) -> RegardError:
     beside = [entry.name for entry in entries(path.parent)] if os.path.isdir(path.parent) else []
-    close = get_close_matches(name, [*BUILTIN, *CATALOGUE]) or [
-        str(path.with_name(match)) for match in get_close_matches(path.name, beside)
+    close = closest(name, [*BUILTIN, *CATALOGUE]) or [
+        str(path.with_name(match)) for match in closest(path.name, beside)
     ]
     advice = f"did you mean {close[0]!r}?" if close else "`regard data` lists the corpora that have a name."
     return RegardError(f"There is no corpus, file or folder {name!r}; {advice}")
@@ -192,8 +201,8 @@ def _open_download(download: Download) -> Corpus:
             return replace(
                 corpus, name=name, pretokenised=download.pretokenised, suggested_tokenizer=download.tokenizer
             )
-    found = "is incomplete" if folders else "is not"
-    raise RegardError(f"{name!r} {found} on this machine; run `regard data fetch {name}` first.")
+    state = "is incomplete" if folders else "is not"
+    raise RegardError(f"{name!r} {state} on this machine; run `regard data fetch {name}` first.")
 
 
 def _open_whole(download: Download, folder: Path) -> Corpus | None:
@@ -245,13 +254,13 @@ def _open_splits(files: Mapping[str, Source]) -> Corpus:
     return _corpus(train, splits, f"Given: {given}. {origin}", disjoint="test" not in files)
 
 
-def _corpus(text: Source, splits: Mapping[str, Lines], origin: str, disjoint: bool = False) -> Corpus:
+def _corpus(text: Source, splits: Mapping[str, TextLines], origin: str, disjoint: bool = False) -> Corpus:
     pretokenised = ".tokens" in text.paths[0].suffixes or any(
         "<unk>" in line.split() for line in islice(splits["train"], 1000)
     )
     origin = f"{text.about} {origin}" if text.about else origin
-    found = Corpus(text.paths[0].name, splits, pretokenised, "word" if pretokenised else "bpe", origin, disjoint)
-    return replace(found, columns=text.columns, header=text.header) if isinstance(text, TableLines) else found
+    corpus = Corpus(text.paths[0].name, splits, pretokenised, "word" if pretokenised else "bpe", origin, disjoint)
+    return replace(corpus, columns=text.columns, header=text.header) if isinstance(text, TableLines) else corpus
 
 
 def split_files(folder: Path) -> dict[str, tuple[Path, ...]]:
@@ -262,19 +271,19 @@ def split_files(folder: Path) -> dict[str, tuple[Path, ...]]:
     files: dict[str, tuple[Path, ...]] = {}
     for split in SPLITS:
         for texts in (_text_files(folder), _tables(folder)):
-            found = [path for path in texts if says(split, path.name)]
-            found = [path for path in found if unpacked_name(path) == path or unpacked_name(path) not in found]
-            if len(found) > 1:
-                names = ", ".join(path.name for path in found)
+            matches = [path for path in texts if says(split, path.name)]
+            matches = [path for path in matches if unpacked_name(path) == path or unpacked_name(path) not in matches]
+            if len(matches) > 1:
+                names = ", ".join(path.name for path in matches)
                 raise RegardError(f"The folder {str(folder)!r} has several {split} files ({names}); keep one of them.")
-            if found:
-                files[split] = (found[0],)
+            if matches:
+                files[split] = (matches[0],)
                 break
     return files or shards(folder)
 
 
 def says(split: str, name: str) -> bool:
-    """Does a file's name contain this split's name?"""
+    """True if a file's name contains this split's name."""
     return bool(re.search(rf"(?:^|[._-])(?:{'|'.join(SPLITS[split])})(?:[._-]|$)", name, re.IGNORECASE))
 
 
@@ -289,12 +298,12 @@ def shards(folder: Path) -> dict[str, tuple[Path, ...]]:
         for path in sorted(folder.glob(depth))
         if KINDS.get(path.suffix) in IN_PARTS and not path.name.startswith(("cache-", "."))
     ]
-    found: dict[str, list[Path]] = {}
+    by_split: dict[str, list[Path]] = {}
     for path in parts:
         place = str(path.relative_to(folder)).replace(os.sep, ".")
         split = next((split for split in SPLITS if says(split, place)), None)
-        found.setdefault(split or "train", []).append(path)
-    return {split: tuple(found[split]) for split in SPLITS if split in found} if "train" in found else {}
+        by_split.setdefault(split or "train", []).append(path)
+    return {split: tuple(by_split[split]) for split in SPLITS if split in by_split} if "train" in by_split else {}
 
 
 def _text_files(folder: Path) -> list[Path]:
@@ -335,8 +344,8 @@ def _too_few(text: Source, distinct: int) -> RegardError:
     )
 
 
-def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Lines], str]:
-    draw = Draw(held_out)
+def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, TextLines], str]:
+    draw = HashSplit(held_out)
     missing, seen = set(draw.splits), set()
     for line in text:  # ends after a few dozen lines unless the file is tiny
         if line.strip():
@@ -348,13 +357,13 @@ def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Li
         if len(seen) < 2:
             raise _too_few(text, len(seen))
         ranks = sorted(seen)
-        draw = Draw(held_out, dict.fromkeys(ranks, "train") | dict(zip(ranks[:-1], held_out)))
+        draw = HashSplit(held_out, dict.fromkeys(ranks, "train") | dict(zip(ranks[:-1], held_out)))
     share = "one line each, the file being tiny" if draw.ranked else "5 % each"
     origin = f"Lines drawn by their hash for {' and '.join(draw.splits[1:])} ({share}); identical lines share a split."
     return {name: DrawnLines(text, draw, name) for name in draw.splits}, origin
 
 
-def _tail_splits(text: FileLines, cuts: Sequence[float]) -> tuple[dict[str, Lines], str]:
+def _tail_splits(text: FileLines, cuts: Sequence[float]) -> tuple[dict[str, TextLines], str]:
     """Splits in file order: the first part of the bytes is train, the rest, from the next line on, valid and test."""
     size = text.size
     if size is None:
@@ -380,6 +389,6 @@ def _next_line(path: Path, offset: int) -> int:
 
 
 def _line_starts(text: FileLines) -> list[int]:
-    """Where each line begins in the text as UTF-8, and where the last one ends."""
+    """The UTF-8 byte offset of each line, and of the end of the text."""
     with reading_text(text.path, text.encoding) as stream:
         return list(accumulate(map(len, bounded_lines(stream, repr(str(text.path)))), initial=0))

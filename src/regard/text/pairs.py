@@ -17,15 +17,16 @@ from itertools import chain, islice
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.corpora.builtin import TOYS, phrases, toy_task
 from regard.corpora.downloads import CATALOGUE, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import PARTS, line_hash
+from regard.text.cached_text import cached_for_text
 from regard.text.corpus import SPLITS, entries, is_named
-from regard.text.encodings import UTF8, check_encoding
-from regard.text.kept_text import kept_of_text
-from regard.text.pair_files import (
+from regard.text.readers.columns import Wanted
+from regard.text.readers.encodings import UTF8, check_encoding
+from regard.text.readers.pair_files import (
     PairSource,
     find_pair_files,
     holds_pairs,
@@ -33,8 +34,15 @@ from regard.text.pair_files import (
     open_pair_source,
     read_pair_source,
 )
-from regard.text.pair_split import HELD_OUT_MOST, Drawn, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
-from regard.text.tables import Wanted
+from regard.text.split import (
+    MAX_HELD_OUT,
+    Drawn,
+    PairOverlap,
+    are_labels,
+    count_pair_overlap,
+    draw_pairs,
+    normalize_for_comparison,
+)
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
 TOY_ENDS = {"any-b": 1, "recall": 1}  # symbols of a line that are its target; otherwise what follows the bar
@@ -66,7 +74,7 @@ class Pairs:
 
     @cached_property
     def characters(self) -> int:
-        """Of both sides, a line end counting as one."""
+        """Characters of both sides, one per line end included."""
         return sum(sum(map(len, side)) + len(side) for side in (self.sources, self.targets))
 
     def checksum(self) -> str:
@@ -104,12 +112,12 @@ class PairCorpus:
 
     def _overlap(self) -> list[PairOverlap]:
         sides = {name: (pairs.sources, pairs.targets) for name, pairs in self.splits.items()}
-        return kept_of_text(
+        return cached_for_text(
             "overlap",
             sum(pairs.characters for pairs in self.splits.values()),
             (*self.splits, self.checksum()),
             lambda: count_pair_overlap(sides),
-            lambda found: json.dumps([asdict(overlap) for overlap in found]).encode(),
+            lambda overlaps: json.dumps([asdict(overlap) for overlap in overlaps]).encode(),
             lambda content: [PairOverlap(**counts) for counts in json.loads(content)],
         )
 
@@ -164,9 +172,9 @@ def open_pairs(
     elif os.path.isdir(name):
         corpus = _open_folder(Path(name), wanted)
     else:
-        found = open_pair_source(_single(Path(name), wanted), wanted)
-        corpus = _split(Path(name).name, *_read(found), "tail" if split == "tail" else "drawn")
-        corpus = _as_found(corpus, found, wanted)
+        opened = open_pair_source(_single(Path(name), wanted), wanted)
+        corpus = _split(Path(name).name, *_read(opened), "tail" if split == "tail" else "drawn")
+        corpus = _with_languages(corpus, opened, wanted)
     if pairs and name != "phrasebook":
         corpus = _fewer(corpus, pairs)
     if also:
@@ -175,7 +183,7 @@ def open_pairs(
 
 
 def is_pairs(name_or_path: str | Path) -> bool:
-    """Whether `open_pairs` would take this; the built-in ones are also texts for `open_corpus`."""
+    """True if `open_pairs` can open this. `open_corpus` can open the built-in ones as well."""
     name = str(name_or_path)
     if is_named(name):
         return name == "phrasebook" or name in TOYS or (name in CATALOGUE and CATALOGUE[name].pairs)
@@ -192,7 +200,7 @@ def read_pairs(
     encoding: str = UTF8,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Pairs:
-    """The pairs of one file, or of two parallel ones by their common name, unchanged; `say`: what was not read."""
+    """The pairs of one file, or of two parallel ones by their common name; `say` gets notes on skipped lines."""
     wanted = Wanted(columns, "auto", source, target, usual, check_encoding(encoding))
     pairs, about = _read(open_pair_source(_single(Path(path), wanted), wanted))
     for sentence in about:
@@ -207,21 +215,21 @@ def _single(path: Path, wanted: Wanted) -> tuple[Path, ...]:
     return files["pairs"]
 
 
-def _read(found: PairSource) -> tuple[Pairs, list[str]]:
-    sources, targets, about = read_pair_source(found)
+def _read(opened: PairSource) -> tuple[Pairs, list[str]]:
+    sources, targets, about = read_pair_source(opened)
     return Pairs(sources, targets), about
 
 
-def _as_found(corpus: PairCorpus, found: PairSource, wanted: Wanted) -> PairCorpus:
+def _with_languages(corpus: PairCorpus, opened: PairSource, wanted: Wanted) -> PairCorpus:
     """The corpus with facts about its file."""
-    named = found.languages
+    named = opened.languages
     return replace(
         corpus,
         source=wanted.source or named[0],
         target=wanted.target or named[1],
-        columns=found.columns,
-        header=found.header,
-        origin=(found.sentence, *corpus.origin) if found.table else corpus.origin,
+        columns=opened.columns,
+        header=opened.header,
+        origin=(opened.sentence, *corpus.origin) if opened.table else corpus.origin,
     )
 
 
@@ -229,15 +237,15 @@ def _open_folder(folder: Path, wanted: Wanted) -> PairCorpus:
     """The given splits of a folder; a missing validation split is drawn from train."""
     name, files = folder.resolve().name, find_pair_files(folder, *wanted.languages)
     given = ", ".join(" + ".join(path.name for path in paths) for paths in files.values())
-    found = {"train": open_pair_source(files["train"], wanted)}
-    alike = replace(wanted, usual=found["train"].columns or wanted.usual)
-    found |= {split: open_pair_source(paths, alike) for split, paths in files.items() if split != "train"}
-    read = {split: _read(one) for split, one in found.items()}
+    opened = {"train": open_pair_source(files["train"], wanted)}
+    alike = replace(wanted, usual=opened["train"].columns or wanted.usual)
+    opened |= {split: open_pair_source(paths, alike) for split, paths in files.items() if split != "train"}
+    read = {split: _read(one) for split, one in opened.items()}
     about = tuple(sentence for _, sentences in read.values() for sentence in sentences)
     splits = {split: pairs for split, (pairs, _) in read.items()}
     if "valid" in splits:
         corpus = PairCorpus(name, splits, origin=(f"Splits as given: {given}.", *about))
-        return _as_found(corpus, found["train"], wanted)
+        return _with_languages(corpus, opened["train"], wanted)
     drawn = _split(name, splits["train"], [], "drawn", ("valid",) if "test" in splits else ("valid", "test"))
     corpus = replace(
         drawn,
@@ -245,21 +253,23 @@ def _open_folder(folder: Path, wanted: Wanted) -> PairCorpus:
         origin=(f"Given: {given}.", *drawn.origin, *about),
         disjoint="test" not in splits,
     )
-    return _as_found(corpus, found["train"], wanted)
+    return _with_languages(corpus, opened["train"], wanted)
 
 
 def _split(
     name: str, pairs: Pairs, about: Iterable[str], how: str, held_out: Sequence[str] = ("valid", "test")
 ) -> PairCorpus:
     if how == "tail":
-        held = max(1, min(len(pairs) // PARTS, HELD_OUT_MOST))
+        held = max(1, min(len(pairs) // PARTS, MAX_HELD_OUT))
         cuts = [0, len(pairs) - 2 * held, len(pairs) - held, len(pairs)]
         if cuts[1] < 1:
             raise _too_few(name, len(pairs))
         splits = {split: pairs.take(range(a, b)) for split, a, b in zip(SPLITS, cuts, cuts[1:])}
-        origin = f"Cut in file order: the last {grouped(2 * held)} pairs are valid and test, {grouped(held)} each."
+        origin = (
+            f"Cut in file order: the last {group_digits(2 * held)} pairs are valid and test, {group_digits(held)} each."
+        )
         return PairCorpus(name, splits, origin=(origin, *about))
-    drawn = kept_of_text(
+    drawn = cached_for_text(
         "split",
         pairs.characters,
         (*held_out, pairs.checksum()),
@@ -275,8 +285,8 @@ def _split(
 
 def _too_few(name: str, count: int) -> RegardError:
     return RegardError(
-        f"Nothing can be held out of the {grouped(count)} pairs of {name!r} that is not also trained on; give more "
-        "pairs, or a folder with train.tsv and valid.tsv."
+        f"Nothing can be held out of the {group_digits(count)} pairs of {name!r} that is not also trained "
+        "on; give more pairs, or a folder with train.tsv and valid.tsv."
     )
 
 
@@ -294,7 +304,8 @@ def _open_built_in(name: str, pairs: int, longest: int) -> PairCorpus:
         }
         count = sum(map(len, splits.values()))
         origin = (
-            f"{grouped(count)} pairs of the built-in English–French grammar, made by seed 0, with their word alignment."
+            f"{group_digits(count)} pairs of the built-in English–French grammar, made by seed 0, with "
+            "their word alignment."
         )
         return PairCorpus(name, splits, "en", "fr", origin=(origin,))
     if name not in TOYS:
@@ -347,7 +358,7 @@ def _fewer(corpus: PairCorpus, count: int) -> PairCorpus:
     if count >= len(train):
         return corpus
     ranked = sorted(range(len(train)), key=lambda index: _pair_hash(train, index))
-    note = f"{grouped(count)} of the {grouped(len(train))} training pairs are used, drawn by their hash."
+    note = f"{group_digits(count)} of the {group_digits(len(train))} training pairs are used, drawn by their hash."
     splits = {**corpus.splits, "train": train.take(sorted(ranked[:count]))}
     return replace(corpus, splits=splits, origin=(*corpus.origin, note))
 
@@ -368,9 +379,9 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str, encoding
         added = more.take(chosen)
         train = Pairs([*train.sources, *added.sources], [*train.targets, *added.targets])
         leaks = len(more) - len(clean)
-        left_out = f"; {grouped(leaks)} of which a side is held out were left out" if leaks else ""
+        left_out = f"; {group_digits(leaks)} of which a side is held out were left out" if leaks else ""
         notes += [
-            f"{counted(len(clean), 'more training pair')} from {path}, {weight:g} times per epoch{left_out}.",
+            f"{pluralize(len(clean), 'more training pair')} from {path}, {weight:g} times per epoch{left_out}.",
             *about,
         ]
     return replace(corpus, splits={**corpus.splits, "train": train}, origin=tuple(notes))
@@ -381,16 +392,21 @@ def not_held_out(corpus: PairCorpus, more: Pairs) -> list[int]:
 
     A side of labels is in every split and is not checked.
     """
-    train, held = corpus.splits["train"], [pairs for split, pairs in corpus.splits.items() if split != "train"]
-    sources = {text for pairs in held for text in bare(pairs.sources)} if not are_labels(train.sources) else set()
-    targets = {text for pairs in held for text in bare(pairs.targets)} if not are_labels(train.targets) else set()
-    sides = enumerate(zip(bare(more.sources), bare(more.targets)))
+    train, held_out = corpus.splits["train"], [pairs for split, pairs in corpus.splits.items() if split != "train"]
+
+    def taken(side: str) -> set[str]:
+        if are_labels(getattr(train, side)):
+            return set()
+        return {text for pairs in held_out for text in normalize_for_comparison(getattr(pairs, side))}
+
+    sources, targets = taken("sources"), taken("targets")
+    sides = enumerate(zip(normalize_for_comparison(more.sources), normalize_for_comparison(more.targets)))
     return [index for index, (one, other) in sides if one not in sources and other not in targets]
 
 
 def weighted(also: str) -> list[tuple[str, float]]:
     """ "more.tsv:2,other.tsv" → (more.tsv, 2), (other.tsv, 1)"""
-    found = []
+    weights = []
     for part in filter(None, map(str.strip, also.split(","))):
         path, colon, number = part.rpartition(":")
         try:
@@ -399,10 +415,10 @@ def weighted(also: str) -> list[tuple[str, float]]:
             path, weight = part, 1.0
         if not (weight > 0 and math.isfinite(weight)):
             raise RegardError(f"The weight of {path!r} must be more than 0, not {number}; 2 counts each pair twice.")
-        found.append((path if colon else part, weight))
-    return found
+        weights.append((path if colon else part, weight))
+    return weights
 
 
 def _times(weight: float, number: int) -> int:
-    """How often a pair counts; its hash decides about the fraction, the same in every epoch."""
+    """The number of copies of a pair; its hash rounds the fraction, the same way in every epoch."""
     return int(weight) + (number / 2**64 < weight % 1)

@@ -1,1 +1,1 @@
-"""Training: the loop, its optimisers and schedules, and checkpoints that make a resume exact."""
+"""Training: the loop, its optimizers and schedules, and checkpoints that make a resume exact."""

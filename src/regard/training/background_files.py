@@ -32,7 +32,7 @@ class FileWriter:
         self.before: dict[str, float] = {}  # … with the copy before it
 
     def copy(self, kind: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the tensors hold now, for jobs of this kind; it stays until the next copy of the kind."""
+        """Copies the tensors for jobs of this kind; the next copy of the same kind overwrites it."""
         if not self.beside:
             return dict(tensors)
         if kind in self.last:
@@ -74,7 +74,7 @@ class FileWriter:
         self.took[kind] += time.perf_counter() - began
 
     def is_busy(self, kind: str) -> bool:
-        """Are files of this kind still to be written?"""
+        """True while files of this kind are being written."""
         return kind in self.last and not self.last[kind].done()
 
     def check(self) -> None:
@@ -82,7 +82,7 @@ class FileWriter:
             raise self.failure
 
     def wait(self) -> None:
-        """Until every file is on the disk."""
+        """Blocks until all pending writes are on disk."""
         for job in self.last.values():
             job.result()
         self.check()
@@ -95,11 +95,11 @@ class FileWriter:
 
     @property
     def seconds(self) -> float:
-        """Of the last files of each kind, also while they are written: how long the end of a training will wait."""
+        """Seconds that writing the last files of each kind takes: how long the end of a training will wait."""
         return sum(max(self.before.get(kind, 0.0), took) for kind, took in list(self.took.items()))
 
     @property
     def host_bytes(self) -> int:
-        """Of the copies; PyTorch makes a page-locked block as large as the next power of two."""
+        """Host bytes held by the copies; pinned blocks are rounded up to a power of two."""
         sizes = [tensor.nbytes for held in self.copies.values() for tensor in held.values()]
         return sum(1 << (size - 1).bit_length() if self.device.type == "cuda" else size for size in sizes)

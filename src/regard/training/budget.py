@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from regard.training.distributed import Group
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import GradientTraining
 from regard.training.validation import best_words
 
 SAVED_SECONDS = 60.0  # between checkpoints at most, in one process …
 SAVED_REST = 50  # … but at least this many times as long as one takes
 REST = 4  # a validation is followed by this many times its own seconds of training, in the seconds of a whole command
+NAMES_ON_DISK = {"overhead_seconds": "besides", "validations_since_best": "stuck"}  # of fields, in checkpoints
 
 
 @dataclass
@@ -24,16 +27,26 @@ class Progress:
     seconds: float = 0.0  # of the steps alone
     elapsed: float = 0.0  # of everything, from the command on
     started: float = 0.0  # elapsed before the first step
-    besides: dict[str, float] = field(default_factory=dict)  # seconds of validation and of saving
+    overhead_seconds: dict[str, float] = field(default_factory=dict)  # of validation and of saving
     best: float = math.inf  # of the validations: the lowest loss, nats per token, or −BLEU
     criterion: str = "loss"  # what `best` measures
     best_step: int = -1
-    stuck: int = 0  # validations since the best
+    validations_since_best: int = 0
     drops: int = 0  # times the plateau schedule lowered the learning rate
     averaged: int = 0  # weights in the running mean
     finished: bool = False
     history: list[tuple[int, float]] = field(default_factory=list)  # (step, validation loss)
     validated: float = 0.0  # budget used when the last validation finished
+
+    def as_note(self) -> dict[str, Any]:
+        return {NAMES_ON_DISK.get(name, name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_note(cls, note: Mapping[str, Any]) -> Progress:
+        fields = {saved: name for name, saved in NAMES_ON_DISK.items()}
+        progress = cls(**{fields.get(saved, saved): value for saved, value in note.items()})
+        progress.history = [(int(step), float(loss)) for step, loss in progress.history]
+        return progress
 
     @property
     def best_words(self) -> str:
@@ -43,19 +56,19 @@ class Progress:
 class BudgetClock:
     """The budget of a training and the seconds it is measured in; every process reads the clock of rank 0."""
 
-    def __init__(self, settings: Learning, at: Progress, group: Group) -> None:
-        self.settings, self.limit, self.at, self.group = settings, settings.limit, at, group
+    def __init__(self, settings: GradientTraining, progress: Progress, group: Group) -> None:
+        self.settings, self.limit, self.progress, self.group = settings, settings.limit, progress, group
         self.began, self.earlier = time.perf_counter(), 0.0  # start of this command; `elapsed` of earlier commands
         self.ending = 0.0  # seconds of the validation and the checkpoint at the end
         self.saving = 0.0  # seconds of the last checkpoint
         self.saved = 0.0  # `elapsed` when the last checkpoint was made
         self.writing = 0.0  # seconds that the last files took
 
-    def resumed(self, at: Progress) -> None:
+    def resumed(self, progress: Progress) -> None:
         """Continues the clocks of a checkpoint."""
-        self.at = at
-        self.earlier = at.elapsed = at.elapsed or at.seconds  # older checkpoints have none
-        self.saved = at.elapsed
+        self.progress = progress
+        self.earlier = progress.elapsed = progress.elapsed or progress.seconds  # older checkpoints have none
+        self.saved = progress.elapsed
 
     @property
     def whole_command(self) -> bool:
@@ -68,8 +81,8 @@ class BudgetClock:
 
     def spent(self) -> float:
         """Steps, tokens or seconds used so far."""
-        seconds = self.at.elapsed if self.limit.whole else self.at.seconds
-        return float({"steps": self.at.step, "tokens": self.at.tokens, "seconds": seconds}[self.limit.unit])
+        seconds = self.progress.elapsed if self.limit.whole else self.progress.seconds
+        return float({"steps": self.progress.step, "tokens": self.progress.tokens, "seconds": seconds}[self.limit.unit])
 
     def fraction(self, spent: float | None = None, parts: int = 1) -> float:
         """Fraction of the budget used (times `parts`). For a whole command, only the time after the first step
@@ -77,46 +90,50 @@ class BudgetClock:
         spent = self.spent() if spent is None else spent
         if not self.whole_command:
             return parts * spent / self.limit.amount
-        steps = self.limit.amount - self.ending - self.writing - self.at.started
-        return parts * max(0.0, spent - self.at.started) / max(steps, self.limit.amount / 2)
+        steps = self.limit.amount - self.ending - self.writing - self.progress.started
+        return parts * max(0.0, spent - self.progress.started) / max(steps, self.limit.amount / 2)
 
     def sync(self, stop: bool = False, writing: float = 0.0) -> bool:
-        """Sets the clocks to those of rank 0, in every process; returns whether any process was asked to stop."""
+        """Sets the clocks to those of rank 0, in every process; returns whether any process received a stop signal."""
         elapsed = self.earlier + time.perf_counter() - self.began
-        clocks = (self.at.seconds, elapsed, writing)
-        (self.at.seconds, self.at.elapsed, self.writing), stop = self.group.all_reduce(clocks, stop)
+        clocks = (self.progress.seconds, elapsed, writing)
+        (self.progress.seconds, self.progress.elapsed, self.writing), stop = self.group.all_reduce(clocks, stop)
         return stop
 
     def overhead(self, kind: str, began: float) -> float:
         """Records the seconds since `began` as validation or saving, and returns them."""
         seconds = time.perf_counter() - began
-        self.at.besides[kind] = self.at.besides.get(kind, 0.0) + seconds
+        self.progress.overhead_seconds[kind] = self.progress.overhead_seconds.get(kind, 0.0) + seconds
         return seconds
 
     def validation_is_due(self) -> bool:
-        at, settings = self.at, self.settings
-        if self.whole_command and not at.history and self.fraction() >= 0.5:
+        progress, settings = self.progress, self.settings
+        if self.whole_command and not progress.history and self.fraction() >= 0.5:
             return True  # it shows how much time to leave for the last one
         if not settings.validations:
-            return at.step % settings.evaluate_every == 0
+            return progress.step % settings.evaluate_every == 0
         if self.whole_command:  # its seconds pass in validations too; how long one takes is not known before the first
-            early = at.elapsed - at.validated < REST * self.ending if at.history else at.step < settings.evaluate_every
+            early = (
+                progress.elapsed - progress.validated < REST * self.ending
+                if progress.history
+                else progress.step < settings.evaluate_every
+            )
             if early:
                 return False
-        made, due = (int(self.fraction(spent, settings.validations)) for spent in (at.validated, self.spent()))
+        made, due = (int(self.fraction(spent, settings.validations)) for spent in (progress.validated, self.spent()))
         return due > made
 
     def checkpoint_is_due(self, validated: bool, *, stops: bool, busy: bool) -> bool:
         """`stops`: the training stops after this step; `busy`: the files of the last checkpoint are being written."""
-        every, at = self.settings.checkpoint_every, self.at
-        ends = stops or (self.fraction() >= 1 and dict(at.history[-1:]).keys() == {at.step})
+        every, progress = self.settings.checkpoint_every, self.progress
+        ends = stops or (self.fraction() >= 1 and dict(progress.history[-1:]).keys() == {progress.step})
         if ends:
             return False  # another checkpoint follows at once
         if self.group.alone and busy:
             return False  # skip this one rather than wait
-        if self.group.alone and at.elapsed - self.saved >= max(SAVED_SECONDS, SAVED_REST * self.saving):
+        if self.group.alone and progress.elapsed - self.saved >= max(SAVED_SECONDS, SAVED_REST * self.saving):
             return True  # steps are slow: at most this much is lost if the process is killed
-        return at.step % every == 0 if every else validated
+        return progress.step % every == 0 if every else validated
 
     def patience_is_over(self) -> bool:
-        return 0 < self.settings.patience <= self.at.stuck
+        return 0 < self.settings.patience <= self.progress.validations_since_best

@@ -1,6 +1,6 @@
 """Checkpoints, written atomically.
 
-A checkpoint is one safetensors file with everything a resume needs: weights, optimiser state, the state carried over
+A checkpoint is one safetensors file with everything a resume needs: weights, optimizer state, the state carried over
 windows, random generators, and, as JSON in its header, the progress. It is written beside the old one, flushed and
 renamed, so a process killed at any moment leaves either the old checkpoint or the new one. No pickle.
 """
@@ -22,13 +22,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import check_tensor_file, is_still, open_file, replacing
-from regard.training.distributed import like
+from regard.base.locks import same_file
+from regard.base.reading import check_tensor_file, open_file
+from regard.base.writing import atomic_write
+from regard.training.distributed import shard_like
 
 DIGEST = "blake2b_pieces"  # in the header's note
-WHOLE_DIGEST = "blake2b"  # of files of before: one digest of all bytes in a row
 PIECE = 1 << 22  # bytes
-MOST_THREADS = 8
+MAX_THREADS = 8
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
@@ -38,7 +39,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, A
     """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"regard": json.dumps({**(note or {}), DIGEST: _digest(ready, note or {})}, sort_keys=True)}
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         write_safetensors(temporary, ready, header)
 
 
@@ -65,10 +66,10 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                         note = json.loads((file.metadata() or {}).get("regard", "{}"))
                         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 except Exception:
-                    if is_still(stream, path):
+                    if same_file(stream, path):
                         raise
                 else:
-                    if is_still(stream, path):
+                    if same_file(stream, path):
                         break
     except FileNotFoundError:
         raise RegardError(f"{path} is missing.") from None
@@ -76,10 +77,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
     if not isinstance(note, dict):
         raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
-    written, whole = note.pop(DIGEST, None), note.pop(WHOLE_DIGEST, None)  # still older files have none
-    if (written is not None and written != _digest(tensors, note)) or (
-        whole is not None and whole != _digest(tensors, note, in_pieces=False)
-    ):
+    if note.pop(DIGEST, None) != _digest(tensors, note):
         raise RegardError(f"{path} is damaged: its content is not what was written. Put it back from a copy.")
     return tensors, note
 
@@ -89,14 +87,12 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
     return _digest({name: weight.contiguous() for name, weight in weights.items()}, {})
 
 
-def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any], *, in_pieces: bool = True) -> str:
-    """Of the note and of each tensor, in the order of their names. `in_pieces`: of a tensor's bytes the digests of its
-    pieces, which threads compute."""
+def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> str:
+    """The digest of the note and of each tensor by name: of the digests of its pieces, which threads compute."""
     names = sorted(tensors)
     contents = [tensors[name].reshape(-1).view(torch.uint8).numpy().data for name in names]
-    parts: Sequence[bytes | memoryview] = _piece_digests(contents) if in_pieces else contents
     digest = _blake2b(json.dumps(note, sort_keys=True).encode())
-    for name, part in zip(names, parts, strict=True):
+    for name, part in zip(names, _piece_digests(contents), strict=True):
         digest.update(f"\n{name!r} {tensors[name].dtype} {list(tensors[name].shape)}\n".encode())
         digest.update(part)
     return digest.hexdigest()
@@ -105,7 +101,7 @@ def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any], *, in_pieces
 def _piece_digests(contents: Sequence[memoryview]) -> list[bytes]:
     """The digests of the pieces of each content, in a row."""
     pieces = [content[at : at + PIECE] for content in contents for at in range(0, len(content), PIECE)]
-    threads = min(MOST_THREADS, sum(map(len, contents)) // PIECE + 1, os.cpu_count() or 1)
+    threads = min(MAX_THREADS, sum(map(len, contents)) // PIECE + 1, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as pool:  # a digest of many bytes leaves Python's lock to others
         digests = pool.map(lambda piece: _blake2b(piece).digest(), pieces)
         return [b"".join(next(digests) for _ in range(0, len(content), PIECE)) for content in contents]
@@ -157,6 +153,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     if any(index >= len(patterns) for index in saved):
         raise RuntimeError("moments of other weights")  # as for shapes that differ
     state = {
-        index: {name: like(value, patterns[index]) for name, value in values.items()} for index, values in saved.items()
+        index: {name: shard_like(value, patterns[index]) for name, value in values.items()}
+        for index, values in saved.items()
     }
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

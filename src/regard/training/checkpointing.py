@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ from regard.training.checkpoint import (
     save_tensors,
     unflatten,
 )
-from regard.training.distributed import Group, like, whole
+from regard.training.distributed import Group, gather_full, shard_like
 from regard.training.metrics import cut_metrics
-from regard.training.optimisers import Average
-from regard.training.validation import Verdict
+from regard.training.optimizers import WeightAverage
+from regard.training.validation import ValidationResult
 
 BEST, CHECKPOINT = "model.safetensors", "training.safetensors"
 SNAPSHOTS = "snapshots"  # a folder in the run's
@@ -48,7 +47,7 @@ class Checkpointer:
         folder: Path,
         model: Model,
         optimizer: torch.optim.Optimizer,
-        average: Average,
+        average: WeightAverage,
         clock: BudgetClock,
         group: Group,
         *,
@@ -66,16 +65,16 @@ class Checkpointer:
         return self.writer.is_busy(COPIES[1])
 
     def copy_weights(self) -> dict[str, Tensor]:
-        """The weights of now, to be written while the training goes on."""
+        """A copy of the current weights, to be written while training continues."""
         return self._copy(COPIES[0], weights_of(self.model))
 
     def _copy(self, kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Sharded tensors are gathered first."""
-        tensors = whole(tensors)
+        tensors = gather_full(tensors)
         return self.writer.copy(kind, tensors) if self.group.is_first else tensors
 
-    def save_best(self, step: int, verdict: Verdict, weights: dict[str, Tensor]) -> None:
-        note = {"step": step, "validation_loss": verdict.loss} | verdict.figures
+    def save_best(self, step: int, result: ValidationResult, weights: dict[str, Tensor]) -> None:
+        note = {"step": step, "validation_loss": result.loss} | result.figures
         self._write(self.folder / BEST, COPIES[0], weights, note)
 
     def keep_validated(self, step: int, weights: dict[str, Tensor]) -> None:
@@ -90,11 +89,11 @@ class Checkpointer:
         kept_weights(self.folder)  # refuses a symbolic link before anything is written
         self._write(self.folder / "kept" / f"{step:08d}.safetensors", COPIES[0], weights, then=prune)
 
-    def snapshot(self, at: Progress, weights: dict[str, Tensor]) -> None:
+    def snapshot(self, progress: Progress, weights: dict[str, Tensor]) -> None:
         """Saves the weights, and deletes every second earlier snapshot until few enough are left."""
         if not self.snapshots:
             return
-        steps = subsample_steps([0, *(step for step, _ in at.history)], self.snapshots)
+        steps = subsample_steps([0, *(step for step, _ in progress.history)], self.snapshots)
 
         def prune() -> None:
             for old in weights_in(self.folder / SNAPSHOTS):
@@ -102,7 +101,7 @@ class Checkpointer:
                     old.unlink()
 
         weights_in(self.folder / SNAPSHOTS)  # refuses a symbolic link before anything is written
-        self._write(self.folder / SNAPSHOTS / f"{at.step:08d}.safetensors", COPIES[0], weights, then=prune)
+        self._write(self.folder / SNAPSHOTS / f"{progress.step:08d}.safetensors", COPIES[0], weights, then=prune)
 
     def _write(
         self,
@@ -121,22 +120,24 @@ class Checkpointer:
         if self.group.is_first:
             self.writer.submit(kind, job)
 
-    def save(self, at: Progress, state: State | None, *, wait: bool = True) -> None:
+    def save(self, progress: Progress, state: State | None, *, wait: bool = True) -> None:
         """Writes the checkpoint. `wait` blocks until it is on the disk.
 
         Raises:
             FloatingPointError: a weight is not finite; the files stay as they are.
         """
         began = time.perf_counter()
-        weights = whole(weights_of(self.model))
+        weights = gather_full(weights_of(self.model))
         if not all_finite(weights.values()):
             raise FloatingPointError
-        at.averaged = self.average.count
+        progress.averaged = self.average.count
         tensors = flatten(weights, "model") | optimizer_tensors(self.optimizer)
         tensors |= flatten(self.group.all_gather(state) or {}, "state") | flatten(self.average.weights, "average")
         tensors |= self.generators()
-        self._write(self.folder / CHECKPOINT, COPIES[1], self._copy(COPIES[1], tensors), {"progress": asdict(at)})
-        self.clock.saving, self.clock.saved = time.perf_counter() - began, at.elapsed
+        self._write(
+            self.folder / CHECKPOINT, COPIES[1], self._copy(COPIES[1], tensors), {"progress": progress.as_note()}
+        )
+        self.clock.saving, self.clock.saved = time.perf_counter() - began, progress.elapsed
         if wait:
             self.writer.wait()
         self.clock.overhead("saving", began)
@@ -149,23 +150,24 @@ class Checkpointer:
         # Cloned because in the file they start at any address, and products of numbers that are not aligned as in
         # PyTorch's own memory may round differently.
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-        at = Progress(**note["progress"])
-        at.history = [(int(step), float(loss)) for step, loss in at.history]
-        self.clock.resumed(at)
+        progress = Progress.from_note(note["progress"])
+        self.clock.resumed(progress)
         patterns = weights_of(self.model)
         saved = unflatten(tensors, "model")
         if saved.keys() != patterns.keys():
             raise RuntimeError("other weights")  # as for shapes that differ
-        self.model.load_state_dict({name: like(value, patterns[name]) for name, value in saved.items()})
+        self.model.load_state_dict({name: shard_like(value, patterns[name]) for name, value in saved.items()})
         restore_optimizer(self.optimizer, tensors)
         carried = unflatten(tensors, "state")
-        state = map_state(lambda leaf: leaf[self.group.share(len(leaf))].to(self.device), carried) or None
-        self.average.count = at.averaged
+        state = map_state(lambda leaf: leaf[self.group.local_rows(len(leaf))].to(self.device), carried) or None
+        self.average.count = progress.averaged
         means = unflatten(tensors, "average")
-        self.average.weights = {name: like(value.to(self.device), patterns[name]) for name, value in means.items()}
+        self.average.weights = {
+            name: shard_like(value.to(self.device), patterns[name]) for name, value in means.items()
+        }
         self.set_generators(tensors)
         if self.group.is_first:
-            self._discard_after(at.step)
+            self._discard_after(progress.step)
         self.group.barrier()
         return state
 

@@ -49,13 +49,13 @@ class Group:
     def alone(self) -> bool:
         return self.size == 1
 
-    def share(self, rows: int) -> slice:
-        """This process's rows of a batch; at least one, see `weight`."""
+    def local_rows(self, rows: int) -> slice:
+        """This process's rows of a batch; at least one, see `loss_weight`."""
         start, stop = rows * self.rank // self.size, rows * (self.rank + 1) // self.size
         return slice(start, stop) if stop > start else slice(0, 1)
 
-    def weight(self, rows: int) -> float:
-        """The weight of this process's loss: 0 if it has no row of its own and reads another's."""
+    def loss_weight(self, rows: int) -> float:
+        """The weight of this process's loss: 0 if it reads a row that belongs to another process."""
         return float(rows * (self.rank + 1) // self.size > rows * self.rank // self.size)
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class Group:
         return tensor
 
     def all_reduce(self, clocks: Sequence[float], stop: bool) -> tuple[Sequence[float], bool]:
-        """Rank 0's clocks, and whether any rank was asked to stop."""
+        """Rank 0's clocks, and whether any rank received a stop signal."""
         if self.alone:
             return clocks, stop
         mine = clocks if self.is_first else [0.0] * len(clocks)
@@ -99,7 +99,7 @@ class Group:
         return map_state(join, state)
 
     @contextmanager
-    def synchronising(self, wrapped: nn.Module, *, last: bool) -> Iterator[None]:
+    def synchronizing(self, wrapped: nn.Module, *, last: bool) -> Iterator[None]:
         """Gradients are exchanged only with the last micro-batch of a step."""
         local = isinstance(wrapped, DistributedDataParallel) and not last
         with wrapped.no_sync() if local else nullcontext():  # type: ignore[operator]
@@ -163,22 +163,22 @@ def blocks_of(model: Model) -> Iterable[nn.Module]:
 # -- full and sharded tensors ------------------------------------------------------------------------------------------
 
 
-def whole(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def gather_full(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Every tensor in full, gathered on all processes."""
-    return {name: t.full_tensor() if is_shared(t) else t for name, t in tensors.items()}  # type: ignore[attr-defined]
+    return {name: t.full_tensor() if is_dtensor(t) else t for name, t in tensors.items()}  # type: ignore[attr-defined]
 
 
-def like(tensor: Tensor, pattern: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, pattern: Tensor) -> Tensor:
     """A full tensor sharded as the pattern is; scalars stay whole."""
-    if not is_shared(pattern) or tensor.dim() == 0:
+    if not is_dtensor(pattern) or tensor.dim() == 0:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(tensor.to(pattern.device), pattern.device_mesh, pattern.placements)  # type: ignore[attr-defined]
 
 
-def is_shared(tensor: Tensor) -> bool:
-    """Is it a DTensor, of which each process holds a part?"""
+def is_dtensor(tensor: Tensor) -> bool:
+    """True for a DTensor, which is sharded over the processes."""
     return hasattr(tensor, "full_tensor")
 
 

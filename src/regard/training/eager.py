@@ -1,7 +1,7 @@
 """PyTorch's AdamW and SGD without its compiler.
 
 Their methods import `torch._dynamo`, which takes as long as importing torch, only to keep out of a compiled step. The
-same methods without that decoration are below: no step of Regard's optimisers is ever compiled.
+same methods without that decoration are below: no step of Regard's optimizers is ever compiled.
 """
 
 from __future__ import annotations

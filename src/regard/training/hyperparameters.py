@@ -7,57 +7,56 @@ import re
 from dataclasses import dataclass
 
 from regard.base.errors import RegardError
-from regard.base.settings import RATE, Checked, setting
+from regard.base.settings import RATE, CheckedSettings, setting
 
 RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
-LONGEST = 1e15  # of a budget, whatever its unit
-MOST_THREADS = 4096
+MAX_BUDGET = 1e15  # of a budget, whatever its unit
+MAX_THREADS = 4096
 SWITCH = ("auto", "on", "off")
 
 
 @dataclass(frozen=True)
-class Learning(Checked):
-    """What every neural system's training is made of."""
+class GradientTraining(CheckedSettings):
+    """The settings of every neural system's training."""
 
     section = "training"
-    steps: int = setting(2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", least=1)
+    on_pairs = False  # it learns from pairs of a source and a target
+    steps: int = setting(2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", ge=1)
     budget: str = setting(
         "",
         "60s, 10m, 2h from the command to its end, `60s of steps` for the steps alone, or tokens such as 5M; empty = "
         "steps decide",
     )
-    batch_tokens: int = setting(4096, "tokens in one optimiser step", least=1)
+    batch_tokens: int = setting(4096, "tokens in one optimiser step", ge=1)
     accumulate: int = setting(
-        1, "micro-batches per step: less memory, same gradient; with dropout the rows draw other masks", least=1
+        1, "micro-batches per step: less memory, same gradient; with dropout the rows draw other masks", ge=1
     )
     optimizer: str = setting(
         "adamw",
         "adamw, muon (orthogonalised updates of matrices), sgd, or asgd (averaged once validation stops improving)",
         choices=("adamw", "muon", "sgd", "asgd"),
     )
-    learning_rate: float = setting(1e-3, "the rate at its peak", above=0)
+    learning_rate: float = setting(1e-3, "the rate at its peak", gt=0)
     schedule: str = setting(
         "cosine",
         "constant, cosine (to a tenth), inverse-sqrt, plateau (÷ 4 without improvement), or decay",
         choices=("constant", "cosine", "inverse-sqrt", "plateau", "decay"),
     )
-    decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", above=0, most=1)
-    decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", least=0)
-    warmup: int = setting(100, "steps of linear warm-up; in a budget of seconds at most a third of them", least=0)
-    weight_decay: float = setting(0.01, "of matrices; biases and gains have none", least=0)
+    decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", gt=0, le=1)
+    decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", ge=0)
+    warmup: int = setting(100, "steps of linear warm-up; in a budget of seconds at most a third of them", ge=0)
+    weight_decay: float = setting(0.01, "of matrices; biases and gains have none", ge=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
-    clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", least=0)
+    clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", ge=0)
     ema: float = setting(0.0, "decay of a moving average of the weights, e.g. 0.999, which is kept; 0 = none", **RATE)
-    evaluate_every: int = setting(250, "steps between validations", least=1)
-    validations: int = setting(
-        0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", least=0
-    )
-    patience: int = setting(0, "stop after this many validations without improvement; 0 = never", least=0)
+    evaluate_every: int = setting(250, "steps between validations", ge=1)
+    validations: int = setting(0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", ge=0)
+    patience: int = setting(0, "stop after this many validations without improvement; 0 = never", ge=0)
     checkpoint_every: int = setting(
-        250, "steps between checkpoints, of which there is also one a minute; 0 = one after each validation", least=0
+        250, "steps between checkpoints, of which there is also one a minute; 0 = one after each validation", ge=0
     )
     snapshots: int = setting(
-        0, "keep the weights of N moments, spread from the beginning to the end, to watch it learn; 0 = none", least=0
+        0, "keep the weights of N moments, spread from the beginning to the end, to watch it learn; 0 = none", ge=0
     )
     precision: str = setting(
         "auto",
@@ -65,11 +64,9 @@ class Learning(Checked):
         choices=("auto", "fp32", "bf16"),
     )
     device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run keeps what was used")
-    threads: int = setting(
-        0, "CPU threads; 0 = one per core; recorded, so that resume is exact", least=0, most=MOST_THREADS
-    )
+    threads: int = setting(0, "CPU threads; 0 = one per core; recorded, so that resume is exact", ge=0, le=MAX_THREADS)
     shard: bool = setting(False, "with torchrun: shard weights, gradients and optimiser state over processes (FSDP)")
-    seed: int = setting(1, "of the initial weights, the order of batches and dropout", least=0)
+    seed: int = setting(1, "of the initial weights, the order of batches and dropout", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,9 +78,24 @@ class Learning(Checked):
     def limit(self) -> Budget:
         return Budget.parse(self.budget, self.steps)
 
+    @property
+    def carries(self) -> bool:
+        """True if a batch begins with the state after the one before."""
+        return False
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """Terms of the objective beside −log P."""
+        return {}
+
+    @property
+    def kept(self) -> int:
+        """The number of last validations whose weights are saved."""
+        return 0
+
 
 @dataclass(frozen=True)
-class Training(Learning):
+class Training(GradientTraining):
     """How a neural language model learns from running text."""
 
     batches: str = setting(
@@ -91,10 +103,8 @@ class Training(Learning):
         "stream: rows run on through the text and carry their state; windows: pieces that begin afresh",
         choices=("stream", "windows"),
     )
-    window: int = setting(
-        0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64", least=0
-    )
-    validation_tokens: int = setting(200_000, "most tokens a validation reads, always the same; 0 = all", least=0)
+    window: int = setting(0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64", ge=0)
+    validation_tokens: int = setting(200_000, "most tokens a validation reads, always the same; 0 = all", ge=0)
     capture: str = setting(
         "auto", "the step as one CUDA graph: on, off, or auto = on a GPU, for recurrent layers", choices=SWITCH
     )
@@ -117,6 +127,10 @@ class Training(Learning):
     def rows(self) -> int:
         return self.batch_tokens // self.window
 
+    @property
+    def carries(self) -> bool:
+        return self.batches == "stream"
+
     def for_context(self, context: int | None) -> Training:
         """The same with the window filled in: positions that are never trained must not be a default."""
         if not self.window:
@@ -127,39 +141,48 @@ class Training(Learning):
 
 
 @dataclass(frozen=True)
-class PairTraining(Learning):
+class PairTraining(GradientTraining):
     """How a translation system learns from pairs: each target given its source and its own beginning."""
 
+    on_pairs = True
     label_smoothing: float = setting(
         0.1, "share of the probability spread over all words (Szegedy et al. 2016); 0 = none", **RATE
     )
     consistency: float = setting(
-        0.0, "R-Drop: weight of the agreement of two passes with different dropout; 0 = none", least=0
+        0.0, "R-Drop: weight of the agreement of two passes with different dropout; 0 = none", ge=0
     )
-    keep: int = setting(5, "keep the weights of the last N validations, for `evaluate --average`; 0 = none", least=0)
+    keep: int = setting(5, "keep the weights of the last N validations, for `evaluate --average`; 0 = none", ge=0)
     select: str = setting(
         "loss",
         "the best validation has the lowest loss, or the highest bleu (greedy translations)",
         choices=("loss", "bleu"),
     )
-    validation_pairs: int = setting(1000, "most pairs a validation reads, always the same; 0 = all", least=0)
+    validation_pairs: int = setting(1000, "most pairs a validation reads, always the same; 0 = all", ge=0)
     capture: str = setting(
         "auto", "steps as CUDA graphs, pairs in few shapes: on, off, or auto = on a GPU, where it pays", choices=SWITCH
     )
 
+    @property
+    def terms(self) -> dict[str, float]:
+        return {"smoothing": self.label_smoothing, "consistency": self.consistency}
+
+    @property
+    def kept(self) -> int:
+        return self.keep
+
 
 @dataclass(frozen=True)
-class Counting(Checked):
-    """A counted system (the n-gram) reads the text once; nothing is optimised."""
+class CountTraining(CheckedSettings):
+    """A counted system (the n-gram) reads the text once; nothing is optimized."""
 
     section = "training"
-    threads: int = setting(0, "CPU threads; 0 = one per core", least=0, most=MOST_THREADS)
-    seed: int = setting(1, "in every recipe; counting draws nothing at random", least=0)
+    threads: int = setting(0, "CPU threads; 0 = one per core", ge=0, le=MAX_THREADS)
+    seed: int = setting(1, "in every recipe; counting draws nothing at random", ge=0)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What ends a training: a number of steps, of tokens, or of seconds. The first two make a resume exact."""
+    """The end of a training: a number of steps, of tokens, or of seconds. The first two make a resume exact."""
 
     amount: float
     unit: str  # "steps", "tokens" or "seconds"
@@ -172,7 +195,7 @@ class Budget:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*(tokens?|of steps)?\s*", text)
         scale = {"s": 1, "m": 60, "min": 60, "h": 3600}
         tokens = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "tokens": 1, "token": 1}
-        if match and 0 < float(match[1]) < LONGEST:
+        if match and 0 < float(match[1]) < MAX_BUDGET:
             if match[2] in scale and match[3] in (None, "of steps"):
                 return cls(float(match[1]) * scale[match[2]], "seconds", whole=match[3] is None)
             if match[2] in tokens and match[3] != "of steps":

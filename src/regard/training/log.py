@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.progress import Bar
 from regard.training.budget import Progress
 from regard.training.metrics import append_metrics
-from regard.training.validation import Verdict
+from regard.training.validation import ValidationResult
 
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
 NAMES = {"bleu": "BLEU", "chrf": "chrF"}  # of figures, where the field writes them in capitals
@@ -26,9 +26,9 @@ LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are u
 class TrainingLog:
     """metrics.jsonl and the note beside the progress bar: about once a second, and before a validation or a stop."""
 
-    def __init__(self, path: Path | None, bar: Bar, at: Progress, callbacks: tuple[Callback, ...] = ()):
+    def __init__(self, path: Path | None, bar: Bar, progress: Progress, callbacks: tuple[Callback, ...] = ()):
         """`path` None: this process does not write."""
-        self.path, self.bar, self.at, self.callbacks = path, bar, at, callbacks
+        self.path, self.bar, self.progress, self.callbacks = path, bar, progress, callbacks
         self.failure: Exception | None = None  # of a callback; the training ends with it after its step
         self.since = time.monotonic()
         self.pending: list[tuple[Tensor, int]] = []
@@ -53,29 +53,29 @@ class TrainingLog:
         self._write(
             loss=mean, perplexity=perplexity_of(mean), learning_rate=self.rate, tokens_per_second=round(speed, 1)
         )
-        self.note = f"loss {mean:.3f} · perplexity {perplexity_of(mean):.2f} · {grouped(speed)} tokens/s"
-        for what, seconds in self.at.besides.items():
-            if seconds > NOTABLE * self.at.elapsed:
-                self.note += f" · {what} {seconds / self.at.elapsed:.0%} of the time"
+        self.note = f"loss {mean:.3f} · perplexity {perplexity_of(mean):.2f} · {group_digits(speed)} tokens/s"
+        for what, seconds in self.progress.overhead_seconds.items():
+            if seconds > NOTABLE * self.progress.elapsed:
+                self.note += f" · {what} {seconds / self.progress.elapsed:.0%} of the time"
         self.pending, self.since = [], time.monotonic()
         return mean
 
-    def validated(self, verdict: Verdict, improved: bool) -> None:
-        loss = verdict.loss
-        self._write(split="valid", loss=loss, perplexity=perplexity_of(loss), **verdict.figures)
-        also = "".join(f", {NAMES.get(name, name)} {value:.2f}" for name, value in verdict.figures.items())
+    def validated(self, result: ValidationResult, improved: bool) -> None:
+        loss = result.loss
+        self._write(split="valid", loss=loss, perplexity=perplexity_of(loss), **result.figures)
+        also = "".join(f", {NAMES.get(name, name)} {value:.2f}" for name, value in result.figures.items())
         mark = "  best so far" if improved else ""
         self.bar.say(
-            f"step {self.at.step}: validation loss {loss:.4f}, perplexity {perplexity_of(loss):.2f}{also}{mark}"
+            f"step {self.progress.step}: validation loss {loss:.4f}, perplexity {perplexity_of(loss):.2f}{also}{mark}"
         )
         self.since = time.monotonic()
 
     def _write(self, **numbers: Any) -> None:
         if self.path is None:
             return
-        clocks = {"seconds": round(self.at.seconds, 3), "elapsed": round(self.at.elapsed, 3)}
-        at = {"step": self.at.step, "tokens": self.at.tokens, **clocks}
-        row = at | {key: finite_or_none(value) for key, value in numbers.items()}
+        clocks = {"seconds": round(self.progress.seconds, 3), "elapsed": round(self.progress.elapsed, 3)}
+        row = {"step": self.progress.step, "tokens": self.progress.tokens, **clocks}
+        row |= {key: finite_or_none(value) for key, value in numbers.items()}
         append_metrics(self.path, row)
         try:
             for callback in self.callbacks:

@@ -7,45 +7,42 @@ equal to one that was not (on a GPU: up to the order of sums). Only a budget in 
 
 from __future__ import annotations
 
-import gc
 import math
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.base.errors import RegardError, Stopped, Terminated
+from regard.base.errors import RegardError, Stopped
 from regard.base.install import Install, as_written
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.systems.model import Model
 from regard.training.budget import BudgetClock, Progress
 from regard.training.checkpointing import Checkpointer
 from regard.training.distributed import Group
-from regard.training.hyperparameters import Learning, PairTraining, Training
+from regard.training.hyperparameters import GradientTraining
+from regard.training.interrupts import stop_on_signals
 from regard.training.log import Callback, TrainingLog
 from regard.training.muon import hidden_matrices
 from regard.training.objective import Objective, TensorBatch
-from regard.training.optimisers import (
-    Average,
+from regard.training.optimizers import (
+    WeightAverage,
     averaging_is_due,
     build_optimizer,
     learning_rate_at,
     set_learning_rate,
     warmup_within,
 )
-from regard.training.out_of_memory import how_to_go_on, is_out_of_memory
+from regard.training.out_of_memory import is_out_of_memory, rescue
+from regard.training.precision import keep_exact
 from regard.training.prefetch import Batches as Batches
-from regard.training.prefetch import Feed
+from regard.training.prefetch import PrefetchingLoader
 from regard.training.steps import StepRunner
-from regard.training.validation import Validation, Verdict
+from regard.training.validation import Validation, ValidationResult
 
 
 class Trainer:
@@ -57,7 +54,7 @@ class Trainer:
         model: Model,
         batches: Batches,
         validation: Validation,
-        settings: Learning,
+        settings: GradientTraining,
         folder: Path,
         *,
         bf16: bool = False,
@@ -69,10 +66,10 @@ class Trainer:
         self.model, self.batches, self.validation = model, batches, validation
         self.settings, self.folder, self.bf16 = settings, folder, bf16
         self.device = model.device
-        pairs = settings if isinstance(settings, PairTraining) else None
-        self.carries = isinstance(settings, Training) and settings.batches == "stream"
-        terms = {"smoothing": pairs.label_smoothing, "consistency": pairs.consistency} if pairs else {}
-        self.objective = Objective(model, keeps=self.carries, **terms)
+        if bf16:
+            keep_exact(model)
+        self.carries = settings.carries
+        self.objective = Objective(model, keeps=self.carries, **settings.terms)
         self.wrapped = self.group.wrap(self.objective, sharded=settings.shard)
         install(self)
         refuse_capture_without_gpu(settings, self.device)
@@ -83,7 +80,7 @@ class Trainer:
             training=True,
             bf16=bf16,
             captured=self.runner.needs_tensor_learning_rate,
-            pairs=pairs is not None,
+            pairs=settings.on_pairs,
             compile=getattr(settings, "compile", "off"),
         )
         self.optimizer = build_optimizer(
@@ -95,33 +92,38 @@ class Trainer:
             captured=self.runner.needs_tensor_learning_rate,
             hidden=hidden_matrices(model),
         )
-        self.average = Average(settings.ema or 1.0)
+        self.average = WeightAverage(settings.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.clock = BudgetClock(settings, Progress(), self.group)
-        keep = pairs.keep if pairs else 0
         self.files = Checkpointer(
-            folder, model, self.optimizer, self.average, self.clock, self.group, keep=keep, snapshots=settings.snapshots
+            folder,
+            model,
+            self.optimizer,
+            self.average,
+            self.clock,
+            self.group,
+            keep=settings.kept,
+            snapshots=settings.snapshots,
         )
-        self.feed = Feed(self.batches, self.device)
+        self.feed = PrefetchingLoader(self.batches, self.device)
         self.stop_requested, self.stop_signal = False, signal.SIGINT
-        self.validating = False  # for error messages
-        self.rows = 0  # of the current batch
+        self.validating, self.rows = False, 0  # for error messages: rows of the current batch
         self.random: dict[str, Tensor] = {}  # the generators before the current step
         self.callbacks: tuple[Callback, ...] = ()
 
     @property
-    def at(self) -> Progress:
+    def progress(self) -> Progress:
         """The numbers of the run so far."""
-        return self.clock.at
+        return self.clock.progress
 
-    @at.setter
-    def at(self, progress: Progress) -> None:
-        self.clock.at = progress
+    @progress.setter
+    def progress(self, progress: Progress) -> None:
+        self.clock.progress = progress
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def train(self) -> Progress:
-        """Trains from `self.at` on. Raises Stopped when interrupted."""
+        """Trains from `self.progress` on. Raises Stopped when interrupted."""
         try:
             return self._train()
         except (RuntimeError, MemoryError) as error:
@@ -129,23 +131,24 @@ class Trainer:
                 raise
         finally:
             self.close()
-        raise RegardError(self._rescue())  # here the error is gone, and so the tensors of the failed step are freed
+        raise RegardError(rescue(self))  # here the error is gone, and so the tensors of the failed step are freed
 
     def _train(self) -> Progress:
-        if self.at.finished:
-            return self.at
+        if self.progress.finished:
+            return self.progress
         clock = self.clock
         self.model.train()
-        if not self.at.step and self.settings.snapshots:
-            self.files.snapshot(self.at, self.files.copy_weights())
+        if not self.progress.step and self.settings.snapshots:
+            self.files.snapshot(self.progress, self.files.copy_weights())
         self._sync()
-        if not self.at.step:
-            self.at.started = self.at.elapsed
-        with self._interruptible(), progress("training", clock.limit.amount, clock.spent(), clock.unit) as bar:
+        if not self.progress.step:
+            self.progress.started = self.progress.elapsed
+        with stop_on_signals(self), progress("training", clock.limit.amount, clock.spent(), clock.unit) as bar:
             path = self.folder / "metrics.jsonl" if self.group.is_first else None
-            log = TrainingLog(path, bar, self.at, self.callbacks)
+            log = TrainingLog(path, bar, self.progress, self.callbacks)
             ended, shown = False, clock.spent()
-            if self.at.step and clock.validation_is_due() and self.at.step not in dict(self.at.history):
+            step, history = self.progress.step, self.progress.history
+            if step and clock.validation_is_due() and step not in dict(history):
                 self._validate(log)  # it ran out of memory before the resume
                 ended = clock.patience_is_over()
             while not ended and clock.fraction() < 1:
@@ -154,14 +157,15 @@ class Trainer:
                 loss, count = self.step()
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self.check_finite(mean)
-                self.at.seconds += time.perf_counter() - began  # without validation and saving
+                self.progress.seconds += time.perf_counter() - began  # without validation and saving
                 self.stop_requested = self._sync(self.stop_requested or log.failure is not None)
                 bar.advance(clock.spent() - shown, log.note)
                 shown = clock.spent()
                 if validated := clock.validation_is_due():
                     self._validate(log)
                     if clock.patience_is_over():
-                        bar.say(f"stopping: {counted(self.at.stuck, 'validation')} without improvement")
+                        worse = pluralize(self.progress.validations_since_best, "validation")
+                        bar.say(f"stopping: {worse} without improvement")
                         break
                 if clock.checkpoint_is_due(validated, stops=self.stop_requested, busy=self.files.is_busy):
                     self.save(wait=False)
@@ -169,29 +173,29 @@ class Trainer:
                 if self.stop_requested:
                     log.write_pending()
                     self.save()
-                    raise log.failure or Stopped(self.at.step, self.stop_signal)
-            if not self.at.history or self.at.history[-1][0] != self.at.step:
+                    raise log.failure or Stopped(self.progress.step, self.stop_signal)
+            if not self.progress.history or self.progress.history[-1][0] != self.progress.step:
                 self._validate(log)
-            self.at.finished = True
+            self.progress.finished = True
             self.save()
             if log.failure is not None:
                 raise log.failure
-        return self.at
+        return self.progress
 
     def step(self) -> tuple[Tensor, int]:
         """One optimizer step; returns the mean loss of its batch before the step, and its number of tokens."""
         set_learning_rate(self.optimizer, self.learning_rate)
         if not self.group.alone:  # dropout differs between ranks, and is the same after a resume
-            torch.manual_seed((self.settings.seed * 1_000_003 + self.at.step) * 65_537 + self.group.rank)
+            torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 65_537 + self.group.rank)
         self.runner.changed_weights = False
         self.random, self.feed.batches = self.files.generators(), self.batches
-        batch = self.feed(self.at.step)
+        batch = self.feed(self.progress.step)
         self.rows = len(batch.tokens)
         loss, count = self.runner(batch)
         if self.average.active or self.settings.ema:
             self.average.add(self.model)
-        self.at.step += 1
-        self.at.tokens += count
+        self.progress.step += 1
+        self.progress.tokens += count
         self.runner.changed_weights = False
         return loss, count
 
@@ -201,13 +205,13 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        settings, spent, drops = self.settings, self.clock.fraction(), self.at.drops
+        settings, spent, drops = self.settings, self.clock.fraction(), self.progress.drops
         if settings.schedule == "decay":
-            drops = max(0, self.at.step // self.batches.steps_per_epoch + 1 - settings.decay_after)
+            drops = max(0, self.progress.step // self.batches.steps_per_epoch + 1 - settings.decay_after)
         whole = self.clock.whole_command
-        warmup = warmup_within(settings.warmup, self.at.step, spent) if whole else settings.warmup
+        warmup = warmup_within(settings.warmup, self.progress.step, spent) if whole else settings.warmup
         return learning_rate_at(
-            settings.schedule, settings.learning_rate, self.at.step, warmup, spent, drops, settings.decay
+            settings.schedule, settings.learning_rate, self.progress.step, warmup, spent, drops, settings.decay
         )
 
     def forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
@@ -219,40 +223,40 @@ class Trainer:
     # -- validation --------------------------------------------------------------------------------------------------
 
     def _validate(self, log: TrainingLog) -> None:
-        at, began = self.at, time.perf_counter()
+        progress, began = self.progress, time.perf_counter()
         if (mean := log.write_pending()) is not None:
             self.check_finite(mean)
         self.validating = True
         if self.average.active:
             self.average.swap(self.model)
-        # rank 0's verdict for all: a rounding difference must not lead to different decisions
-        verdict = self.group.broadcast(self.validate())
-        self.check_finite(verdict.loss)
-        improved = verdict.objective < at.best
+        # rank 0's result for all: a rounding difference must not lead to different decisions
+        result = self.group.broadcast(self.validate())
+        self.check_finite(result.loss)
+        improved = result.objective < progress.best
         saves = improved or self.files.keep or self.settings.snapshots
         weights = self.files.copy_weights() if saves else {}
         if improved:
-            self.files.save_best(at.step, verdict, weights)
-            at.best, at.best_step, at.criterion = verdict.objective, at.step, verdict.criterion
-        self.files.keep_validated(at.step, weights)
-        at.stuck = 0 if improved else at.stuck + 1
-        at.history.append((at.step, verdict.loss))
-        self.files.snapshot(at, weights)
+            self.files.save_best(progress.step, result, weights)
+            progress.best, progress.best_step, progress.criterion = result.objective, progress.step, result.criterion
+        self.files.keep_validated(progress.step, weights)
+        progress.validations_since_best = 0 if improved else progress.validations_since_best + 1
+        progress.history.append((progress.step, result.loss))
+        self.files.snapshot(progress, weights)
         if self.average.active:
             self.average.swap(self.model)
-        elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in at.history]):
+        elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in progress.history]):
             self.average.add(self.model)
-            at.stuck = 0  # patience starts again for the average
+            progress.validations_since_best = 0  # patience starts again for the average
         if self.settings.schedule == "plateau" and not improved:
-            at.drops += 1
+            progress.drops += 1
         self.model.train()
         self.validating = False
-        log.validated(verdict, improved)
+        log.validated(result, improved)
         self.clock.ending = self.group.broadcast(self.clock.overhead("validation", began) + self.clock.saving)
         self._sync()
-        at.validated = self.clock.spent()
+        progress.validated = self.clock.spent()
 
-    def validate(self) -> Verdict:
+    def validate(self) -> ValidationResult:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             return self.validation(self.model)
 
@@ -261,7 +265,7 @@ class Trainer:
     def save(self, wait: bool = True) -> None:
         """Writes the checkpoint, but never overwrites finite weights by others. `wait`: until it is on the disk."""
         try:
-            self.files.save(self.at, self.state, wait=wait)
+            self.files.save(self.progress, self.state, wait=wait)
         except FloatingPointError:
             self.check_finite(math.nan)
 
@@ -282,62 +286,15 @@ class Trainer:
         """The part of the loop that failed, for error messages: step, update or validation."""
         return "validation" if self.validating else "update" if self.runner.changed_weights else "step"
 
-    def _rescue(self) -> str:
-        """After memory ran out: frees memory, saves the last complete step, and returns the error message."""
-        self.optimizer.zero_grad(set_to_none=True)
-        self.runner.release()
-        gc.collect()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        saved = self.group.alone and self._save_rescued()
-        rows = self.rows // self.group.size
-        return how_to_go_on(self.folder, self.settings, self.device, self.at.step, self.doing, rows=rows, saved=saved)
-
-    def _save_rescued(self) -> bool:
-        """Saves, unless an update was interrupted or the weights are swapped for their average: the old file stays."""
-        if self.doing == "update" or (self.validating and self.average.active):
-            return False
-        try:
-            if self.doing == "step" and self.random:
-                self.files.set_generators(self.random)  # as before the failed step
-            self.save()
-        except (RuntimeError, MemoryError):  # a failed capture may leave the generator unusable
-            return False
-        return True
-
     def check_finite(self, loss: float) -> None:
         if not math.isfinite(loss):
             raise RegardError(
-                f"The loss became {loss} at step {self.at.step}; the last good weights are kept in {self.folder}: "
-                "try a smaller training.learning_rate"
+                f"The loss became {loss} at step {self.progress.step}; the last good weights are kept in {self.folder}"
+                ": try a smaller training.learning_rate"
                 + (" or training.clip." if self.settings.clip else ", or training.clip 1.")
             )
 
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM stop the run after this step, with a checkpoint; a second Ctrl-C stops it at once,
-        or on a GPU when the files that are being written are whole."""
-        if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread receives signals
-            return
 
-        def request_stop(number: int, frame: Any) -> None:
-            if self.stop_requested:
-                raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
-            self.stop_requested, self.stop_signal = True, signal.Signals(number)
-
-        previous = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        except (RuntimeError, ConnectionError):
-            if not self.group.alone:  # another process died: torchrun now ends this one, which is to say so first
-                previous.clear()
-            raise
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-
-def refuse_capture_without_gpu(settings: Learning, device: torch.device) -> None:
+def refuse_capture_without_gpu(settings: GradientTraining, device: torch.device) -> None:
     if getattr(settings, "capture", "off") == "on" and device.type != "cuda":
         raise RegardError(f"training.capture on needs a CUDA device, not {device}: leave it at auto.")

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import append_line, read_whole, write_text
+from regard.base.reading import read_whole
+from regard.base.writing import append_line, write_text
 
 Entry = dict[str, Any]
-MOST_METRICS = 1 << 28  # bytes: three weeks of a line each second
+MAX_METRICS_BYTES = 1 << 28  # bytes: three weeks of a line each second
 CHECKED = re.compile(rb', "crc32": "[0-9a-f]{8}"\}')  # the end of a line
 SUM = len(', "crc32": "5f0a1c22"}')
 
@@ -30,8 +31,7 @@ def append_metrics(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def sound_metrics(path: Path) -> tuple[list[Entry], int | None]:
-    """The lines that are as they were written, and the number of the first that is not. A last line that was cut short
-    is left out: a kill may do that."""
+    """The undamaged lines, and the number of the first damaged one. A last line that a kill cut short is left out."""
     found: list[Entry] = []
     damaged = None
     for number, line in enumerate(_lines(path), 1):
@@ -44,7 +44,7 @@ def sound_metrics(path: Path) -> tuple[list[Entry], int | None]:
 
 
 def cut_metrics(path: Path, step: int) -> None:
-    """Removes what was logged after the checkpoint, and an incomplete last line; refuses a file that is damaged."""
+    """Removes rows logged after the checkpoint, and an incomplete last line; refuses a file that is damaged."""
     if not path.is_file():
         return
     lines, kept = _lines(path), []
@@ -62,13 +62,12 @@ def cut_metrics(path: Path, step: int) -> None:
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
         return []
-    content = read_whole(path, MOST_METRICS).decode(errors="replace")
+    content = read_whole(path, MAX_METRICS_BYTES).decode(errors="replace")
     return [line for line in re.split(r"(?<=\n)", content) if line]
 
 
 def as_written(line: bytes, entry: Mapping[str, Any]) -> bool:
-    """Is a line, without its end, what was written? Its checksum tells; where it has none, it must have no other text
-    than its split, which a damaged checksum would be."""
+    """Verifies a line's CRC-32. Lines from before the checksum are accepted if `split` is their only string."""
     if CHECKED.fullmatch(line[-SUM:]):
         return zlib.crc32(line[:-SUM] + b"}") == int(line[-10:-2], 16)
     return not any(isinstance(value, str) for name, value in entry.items() if name != "split")

@@ -1,4 +1,4 @@
-"""Muon: momentum SGD whose update of a matrix is orthogonalised (Jordan et al. 2024).
+"""Muon: momentum SGD whose update of a matrix is orthogonalized (Jordan et al. 2024).
 
     B ← μ B + (1 − μ) G,     G' = (1 − μ) G + μ B                              Nesterov's momentum of the gradient
     W ← W − η (λ W + 0.2 √max(A, B) O),     O = U Vᵀ where G' = U Σ Vᵀ         W is A × B
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Model
-from regard.training.distributed import like, whole
+from regard.training.distributed import gather_full, shard_like
 from regard.training.eager import AdamW, Eager
 
 MOMENTUM = 0.95
@@ -44,7 +44,7 @@ class Muon(Eager):
         for group in self.param_groups:
             if group["orthogonal"]:
                 self._orthogonal(group)
-        # AdamW shares this optimiser's groups and state, which a resume replaces
+        # AdamW shares this optimizer's groups and state, which a resume replaces
         self.adamw.param_groups = [group for group in self.param_groups if not group["orthogonal"]]
         self.adamw.state = self.state
         self.adamw.step()
@@ -60,10 +60,10 @@ class Muon(Eager):
             momenta = [self._momentum(weight) for weight in weights]
             torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
             ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
-            updates = orthogonalised(torch.stack([whole({"": update})[""] for update in ahead]))  # [N, A, B]
+            updates = orthogonalized(torch.stack([gather_full({"": update})[""] for update in ahead]))  # [N, A, B]
             updates = updates.to(weights[0].dtype) * (group["lr"] * (SIZE * max(shape) ** 0.5))
             torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_sub_(weights, [like(update, w) for update, w in zip(updates, weights, strict=True)])
+            torch._foreach_sub_(weights, [shard_like(update, w) for update, w in zip(updates, weights, strict=True)])
 
     def _momentum(self, weight: Tensor) -> Tensor:
         state = self.state[weight]
@@ -72,7 +72,7 @@ class Muon(Eager):
         return state["momentum"]
 
 
-def orthogonalised(matrices: Tensor) -> Tensor:
+def orthogonalized(matrices: Tensor) -> Tensor:
     """Approximately UVᵀ for each matrix UΣVᵀ of [N, A, B]; in bf16 on a GPU, which is precise enough here."""
     a, b, c = COEFFICIENTS
     x = matrices / matrices.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)  # no singular value above one
@@ -97,5 +97,5 @@ def hidden_matrices(model: Model) -> list[nn.Parameter]:
 
 
 def _predicts(module: nn.Module, model: Model) -> bool:
-    """Does it add to the logits, as the direct connections of Bengio et al. 2003 do?"""
+    """True if the module adds to the logits, as the direct connections of Bengio et al. 2003 do."""
     return module in set(model.children()) and isinstance(module, nn.Linear) and module.out_features == model.vocabulary

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from regard.layers.loss import negative_log_likelihood
 from regard.layers.state import State
 from regard.systems.model import Model, Stack
-from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.batches.pair_batches import PairBatch
+from regard.text.batches.text_batches import Batch
 
 
 class TensorBatch(NamedTuple):
@@ -55,10 +55,10 @@ class Objective(nn.Module):
         return self.text(batch, state) if batch.source is None else self.pairs(batch)
 
     def text(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
-        nll, state = self.model.loss(batch.tokens, batch.targets, self.first(batch, state), batch.lengths)
+        nll, state = self.model.loss(batch.tokens, batch.targets, self.initial_state(batch, state), batch.lengths)
         return nll.sum(), count(batch), state  # nll [R, T], 0 where padded
 
-    def first(self, batch: TensorBatch, state: State | None) -> State | None:
+    def initial_state(self, batch: TensorBatch, state: State | None) -> State | None:
         """The state that a text begins with; one without a cache if the state is not needed afterwards."""
         if state is None and not self.keeps and isinstance(self.model, Stack):
             return self.model.without_cache(len(batch.tokens))

@@ -6,33 +6,26 @@ memory, the same gradient. Once a micro-batch is a single row, the row must beco
 
 from __future__ import annotations
 
+import gc
 import math
-import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from regard.training.hyperparameters import Learning, Training
+from regard.training.hyperparameters import GradientTraining, Training
 from regard.training.prefetch import Batches
+
+if TYPE_CHECKING:
+    from regard.training.loop import Trainer
 
 MESSAGE = re.compile(r"out of memory|can't allocate|cannot allocate memory|ALLOC_FAILED", re.I)
 SEARCHED = 500  # number of first batches among which the largest is searched
 
 
-def memory_of(device: torch.device) -> float:
-    """The device's memory in bytes; infinite if the system does not report it."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    if not hasattr(os, "sysconf"):
-        return math.inf
-    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
-    text = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
-    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), math.inf if text == "max" else int(text))
-
-
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Did the GPU or the machine run out of memory? The chain of causes is searched, too."""
+    """True if the error, or one of its causes, means that the GPU or the machine ran out of memory."""
     while error is not None:
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or MESSAGE.search(str(error)):
             return True
@@ -40,8 +33,33 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
+def rescue(trainer: Trainer) -> str:
+    """Frees memory, saves the last complete step, and returns the error message."""
+    trainer.optimizer.zero_grad(set_to_none=True)
+    trainer.runner.release()
+    gc.collect()
+    if trainer.device.type == "cuda":
+        torch.cuda.empty_cache()
+    saved, rows = trainer.group.alone and _save(trainer), trainer.rows // trainer.group.size
+    step = trainer.progress.step
+    return how_to_go_on(trainer.folder, trainer.settings, trainer.device, step, trainer.doing, rows=rows, saved=saved)
+
+
+def _save(trainer: Trainer) -> bool:
+    """Saves, unless an update was interrupted or the weights are swapped for their average: the old file stays."""
+    if trainer.doing == "update" or (trainer.validating and trainer.average.active):
+        return False
+    try:
+        if trainer.doing == "step" and trainer.random:
+            trainer.files.set_generators(trainer.random)  # as before the failed step
+        trainer.save()
+    except (RuntimeError, MemoryError):  # a failed capture may leave the generator unusable
+        return False
+    return True
+
+
 def how_to_go_on(
-    folder: Path, settings: Learning, device: torch.device, step: int, doing: str, *, rows: int, saved: bool
+    folder: Path, settings: GradientTraining, device: torch.device, step: int, doing: str, *, rows: int, saved: bool
 ) -> str:
     """The error message: when memory ran out, and the command that continues with less. `rows`: of the batch that did
     not fit; `saved`: a checkpoint of this step exists; `doing`: what the trainer was doing."""

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import torch
 
-from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.batches.pair_batches import PairBatch
+from regard.text.batches.text_batches import Batch
 
 AHEAD = 4  # batches to prefetch
 
@@ -26,7 +26,7 @@ class Batches(Protocol):
     def batch(self, step: int) -> Batch | PairBatch: ...
 
 
-class Feed:
+class PrefetchingLoader:
     """Returns the batch of any step; on a GPU the following ones are prefetched."""
 
     def __init__(self, batches: Batches, device: torch.device, ahead: int | None = None) -> None:

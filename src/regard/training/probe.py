@@ -1,4 +1,4 @@
-"""What a training will need: the seconds of a step and the peak of memory, measured on a few steps (--dry-run)."""
+"""The seconds of a step and the peak memory of a training, measured on a few steps (--dry-run)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBED_TOKENS = 20_000  # of validation text that a dry run reads: more than one
 def repeat_step(trainer: Trainer, step: int, times: int) -> None:
     """Takes one step several times: warm-up before a measurement."""
     for _ in range(times):
-        trainer.at.step, trainer.state = step, None
+        trainer.progress.step, trainer.state = step, None
         trainer.step()
     _synchronize(trainer)
 
@@ -28,11 +28,11 @@ def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = tim
     seconds, tokens = 0.0, 0
     for number in range(steps):
         repeat_step(trainer, number, trainer.runner.warm_up_steps or int(number == 0))
-        trainer.at.step, began, before = number, clock(), trainer.at.tokens
+        trainer.progress.step, began, before = number, clock(), trainer.progress.tokens
         trainer.step()
         _synchronize(trainer)
         seconds += clock() - began
-        tokens += trainer.at.tokens - before
+        tokens += trainer.progress.tokens - before
     return seconds / steps, tokens / steps
 
 
@@ -50,9 +50,9 @@ def probe_peak_memory(trainer: Trainer, steps: int) -> None:
             if trainer.settings.optimizer == "asgd":
                 trainer.average.add(trainer.model)
             with torch.autocast(trainer.device.type, torch.bfloat16, enabled=trainer.bf16):
-                verdict = validation(trainer.model)
+                result = validation(trainer.model)
             trainer.model.train()
-        trainer.files.save_best(trainer.at.step, verdict, trainer.files.copy_weights())
+        trainer.files.save_best(trainer.progress.step, result, trainer.files.copy_weights())
         trainer.save()
     finally:
         trainer.close()

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from regard.layers.state import State, detach, map_state
-from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.batches.pair_batches import PairBatch
+from regard.text.batches.text_batches import Batch
 from regard.training.distributed import refuse_few_rows
 from regard.training.objective import TensorBatch, micro_batches, to_device
-from regard.training.optimisers import clip
+from regard.training.optimizers import clip
 
 if TYPE_CHECKING:
     from regard.training.loop import Trainer
@@ -44,9 +44,9 @@ class StepRunner:
         state = None if batch.fresh else trainer.state
         if trainer.carries:
             refuse_few_rows(rows, group)
-        mine = to_device(batch, trainer.device).each(lambda part: part[group.share(rows)])
+        mine = to_device(batch, trainer.device).each(lambda part: part[group.local_rows(rows)])
         parts = min(trainer.settings.accumulate, max(1, rows // group.size))  # the same in every process
-        loss, trainer.state = self.backward(mine, state, count, parts, group.weight(rows))
+        loss, trainer.state = self.backward(mine, state, count, parts, group.loss_weight(rows))
         return group.sum(loss), count
 
     def backward(
@@ -58,7 +58,7 @@ class StepRunner:
         sums: list[Tensor] = []
         states: list[State] = []
         for number, (rows, part) in enumerate(micro_batches(batch, parts), start=1):
-            with group.synchronising(trainer.wrapped, last=number == parts):
+            with group.synchronizing(trainer.wrapped, last=number == parts):
                 loss_sum, after = trainer.forward(part, None if state is None else _rows(state, rows))
                 # DDP and FSDP average gradients over processes; times `size` it is their sum
                 (loss_sum * (weight * group.size) / count).backward()

@@ -1,6 +1,6 @@
 """Validation during training: the loss on held-out data, and the criterion that selects the best weights.
 
-A validation returns a verdict: the loss (nats per token), other figures such as BLEU, and `objective`, by which the
+A validation returns the loss (nats per token), other figures such as BLEU, and `objective`, by which the
 best weights are chosen (lower is better): the loss itself, or for translations −BLEU.
 """
 
@@ -17,10 +17,10 @@ from regard.systems.model import Model
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ValidationResult:
     loss: float
-    figures: dict[str, float] = field(default_factory=dict)  # what else was measured, such as bleu
-    criterion: str = "loss"  # "loss", or one of the figures, of which more is better
+    figures: dict[str, float] = field(default_factory=dict)  # other measures, such as bleu
+    criterion: str = "loss"  # "loss", or the name of a figure; more of a figure is better
 
     @property
     def objective(self) -> float:
@@ -28,7 +28,7 @@ class Verdict:
 
 
 class Validation(Protocol):
-    def __call__(self, model: Model) -> Verdict: ...
+    def __call__(self, model: Model) -> ValidationResult: ...
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class TextValidation:
     ids: np.ndarray
     eos: int
 
-    def __call__(self, model: Model) -> Verdict:
+    def __call__(self, model: Model) -> ValidationResult:
         *_, whole = likelihood(model, self.ids, Method.in_training(model), eos=self.eos)
-        return Verdict(whole.mean)
+        return ValidationResult(whole.mean)
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class PairValidation:
     loss: Callable[[Model], float]
     bleu: Callable[[Model], float] | None = None
 
-    def __call__(self, model: Model) -> Verdict:
+    def __call__(self, model: Model) -> ValidationResult:
         if self.bleu is None:
-            return Verdict(self.loss(model))
-        return Verdict(self.loss(model), {"bleu": self.bleu(model)}, "bleu")
+            return ValidationResult(self.loss(model))
+        return ValidationResult(self.loss(model), {"bleu": self.bleu(model)}, "bleu")
 
 
 def best_words(objective: float, criterion: str) -> str:

@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 
 BODY = 2**20  # bytes of a request's body
 BODY_SECONDS = 30.0  # within which all of it must have come
@@ -128,7 +128,7 @@ class Guard:
             except _Left:
                 return
             if answer is None and body is None:
-                limit = grouped(self.body_limit)
+                limit = group_digits(self.body_limit)
                 answer = self._refuse(scope, 413, f"The body has more than {limit} bytes: send less at once.")
         if answer is not None:
             await answer(scope, receive, send_guarded)

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 
 HEADER_SECONDS = 10.0  # within which the headers of a request must have come
 HEADER_BYTES = 32 * 2**10
@@ -35,7 +35,7 @@ GRACE = 30.0  # seconds that what has begun may take when it is asked to stop
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket bound to this address; port 0 is one that is free."""
-    at_least("--port", port, 0, 65535)
+    check_range("--port", port, 0, 65535)
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):

@@ -3,8 +3,8 @@
 import pytest
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
-from regard.base.synonyms import COMMANDS, OPTIONS, SETTINGS, ours
+from regard.base.settings import did_you_mean
+from regard.base.synonyms import COMMANDS, OPTIONS, SETTINGS, from_synonym
 from regard.cli.commands import VERBS, app
 from regard.runs.recipe import compose, known_settings, parse_overrides
 
@@ -39,7 +39,7 @@ def test_no_synonym_is_a_name_of_ours():
 
 
 @pytest.mark.parametrize(
-    "system, word, ours",
+    "system, word, expected",
     [
         ("lstm", "lr", "training.learning_rate"),
         ("lstm", "LR", "training.learning_rate"),
@@ -65,14 +65,14 @@ def test_no_synonym_is_a_name_of_ours():
         ("lstm", "learning-rate", "training.learning_rate"),
     ],
 )
-def test_a_word_of_the_field_is_answered_with_ours(system, word, ours):
-    with pytest.raises(RegardError, match=f"did you mean --{ours}[ ?]"):
+def test_a_word_of_the_field_is_answered_with_ours(system, word, expected):
+    with pytest.raises(RegardError, match=f"did you mean --{expected}[ ?]"):
         parse_overrides([f"--{word}", "3"], ("data", "run", "from"), system)
-    if "." in ours:
-        part = ours.partition(".")[0]
+    if "." in expected:
+        part = expected.partition(".")[0]
         name = word.replace("-", "_")
-        if f"{part}.{name}" != ours:
-            with pytest.raises(RegardError, match=f"did you mean {ours}[ ?]"):
+        if f"{part}.{name}" != expected:
+            with pytest.raises(RegardError, match=f"did you mean {expected}[ ?]"):
                 compose(system, None, {part: {name: "3"}})
 
 
@@ -82,6 +82,6 @@ def test_the_system_is_no_option():
 
 
 def test_a_close_spelling_still_wins_over_nothing():
-    assert meant("sede", ["seed", "size"]) == ": did you mean seed?"
-    assert "there are seed, size" in meant("zzz", ["seed", "size"])
-    assert ours("eval", COMMANDS, COMMANDS) == "evaluate"
+    assert did_you_mean("sede", ["seed", "size"]) == ": did you mean seed?"
+    assert "there are seed, size" in did_you_mean("zzz", ["seed", "size"])
+    assert from_synonym("eval", COMMANDS, COMMANDS) == "evaluate"

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.base import files
+from regard.base import locks
 from regard.base.errors import RegardError
-from regard.base.files import Held, claiming, is_held, locked, making_folder, replacing, write_text, writing
+from regard.base.locks import Locked, exclusive_name, is_locked, try_lock
+from regard.base.writing import atomic_folder, atomic_write, write_text, writing
 from regard.cli.file_to_file import line_by_line
 
 CONTENT = b"whole\n" * 3
@@ -33,12 +34,12 @@ def events(monkeypatch):
 
 
 def by_replacing(path):
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(CONTENT)
 
 
 def by_replacing_nothing(path):
-    with replacing(path, new=True) as temporary:
+    with atomic_write(path, new=True) as temporary:
         temporary.write_bytes(CONTENT)
 
 
@@ -70,7 +71,7 @@ def test_a_text_gets_its_name_when_all_of_it_is_on_the_disk(tmp_path, events):
 
 
 def test_a_folder_gets_its_name_when_all_its_files_are_on_the_disk(tmp_path, events):
-    with making_folder(tmp_path / "out") as made:
+    with atomic_folder(tmp_path / "out") as made:
         (made / "inner").mkdir()
         for name in ("one", "inner/two"):
             (made / name).write_bytes(CONTENT)
@@ -104,7 +105,7 @@ def test_a_new_folder_takes_the_place_of_nothing_that_appeared_meanwhile(kind, t
     before = []
 
     def make():
-        with making_folder(path) as made:
+        with atomic_folder(path) as made:
             (made / "new").write_text("new")
             put(kind, path)
             before.append(seen(path))
@@ -121,7 +122,7 @@ def test_a_new_file_takes_the_place_of_nothing_that_appeared_meanwhile(kind, tmp
     before = []
 
     def make():
-        with replacing(path, new=True) as made:
+        with atomic_write(path, new=True) as made:
             made.write_text("new")
             put(kind, path)
             before.append(seen(path))
@@ -137,28 +138,28 @@ def test_a_new_file_takes_the_place_of_nothing_that_appeared_meanwhile(kind, tmp
 
 def refused(path):
     try:
-        with locked(path):
+        with try_lock(path):
             return False
-    except Held:
+    except Locked:
         return True
 
 
 def test_a_lock_is_held_by_one_and_free_afterwards(tmp_path):
     path = tmp_path / ".lock"
-    assert not is_held(path)
+    assert not is_locked(path)
     for _ in range(2):
-        with locked(path):
-            assert is_held(path)
+        with try_lock(path):
+            assert is_locked(path)
             assert refused(path)
-        assert not is_held(path)
+        assert not is_locked(path)
         assert not refused(path)
 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_who_waited_for_a_lock_that_was_removed_holds_the_new_one(tmp_path, monkeypatch, anew):
-    """One opens the lock; who held it removes it (`claiming` does), and perhaps a third makes it anew. The lock that
-    the first then takes is no file's: it must take the one that has the name, or two hold it."""
-    path, take, taken = tmp_path / ".lock", files._take, []
+    """One process opens the lock, its holder deletes it (`exclusive_name` does), and perhaps a third makes it anew. The
+    first must then take the file that has the name, or two processes hold the lock."""
+    path, take, taken = tmp_path / ".lock", locks._take, []
 
     def take_late(handle, **how):
         if not taken:  # between its opening and its taking
@@ -168,21 +169,21 @@ def test_who_waited_for_a_lock_that_was_removed_holds_the_new_one(tmp_path, monk
         taken.append(handle)
         return take(handle, **how)
 
-    monkeypatch.setattr(files, "_take", take_late)
-    with locked(path):
+    monkeypatch.setattr(locks, "_take", take_late)
+    with try_lock(path):
         assert path.exists()
-        assert is_held(path)
+        assert is_locked(path)
         assert refused(path)
-    assert not is_held(path)
+    assert not is_locked(path)
 
 
 def test_of_two_that_claim_a_name_one_gets_it_and_nothing_is_left(tmp_path):
     path = tmp_path / "out"
-    with claiming(path):
-        with pytest.raises(Held), claiming(path):
+    with exclusive_name(path):
+        with pytest.raises(Locked), exclusive_name(path):
             pass
-        with pytest.raises(Held), claiming(Path(tmp_path, "out")):
+        with pytest.raises(Locked), exclusive_name(Path(tmp_path, "out")):
             pass
-        with claiming(tmp_path / "other"):
+        with exclusive_name(tmp_path / "other"):
             pass
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ import gpt2_parity
 from regard.base.errors import RegardError
 from regard.bench import fast_rows, turns
 from regard.bench.all_benchmarks import BENCHES, SERVE, get_bench
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.http_load import load
 from regard.bench.machine import Machine
 from regard.bench.training_step import LEARNING
@@ -152,7 +152,7 @@ class Told:
 
 
 def row(*contenders, cost=None, warm_up=2, calls=3):
-    return Row("mine", HERE, "nothing", contenders, cost, warm_up, calls)
+    return BenchRow("mine", HERE, "nothing", contenders, cost, warm_up, calls)
 
 
 def contender(name, calls, **kind):

@@ -10,7 +10,7 @@ from regard.layers.matrix_state import LinearAttention
 
 
 def test_no_waiting_holds_and_times_three_systems_at_toy_size(monkeypatch):
-    monkeypatch.setitem(no_waiting.LONGEST, ("cpu", True), 256)
+    monkeypatch.setitem(no_waiting.MAX_WORDS, ("cpu", True), 256)
     monkeypatch.setattr(no_waiting, "REPETITIONS", 2)
     monkeypatch.setattr(no_waiting, "COUNTED", (16, 32, 64, 128))
     monkeypatch.setattr(no_waiting, "FLAT", "not enough words here")

@@ -111,10 +111,10 @@ class Guess(Model):
         super().__init__()
         self.nothing = nn.Parameter(torch.zeros(1))
 
-    def first(self, rows, *, capacity, device, dtype):
+    def initial_past(self, rows, *, capacity, device, dtype):
         return {}
 
-    def contextualise(self, tokens, state, span):
+    def hidden_states(self, tokens, state, span):
         return self.nothing.expand(*tokens.shape, 1), {}
 
     def predict(self, hidden):

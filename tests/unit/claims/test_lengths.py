@@ -47,7 +47,7 @@ def test_the_counted_chain_is_that_of_the_layer_that_reads(name):
 
 
 def test_waiting_holds_and_times_every_task_at_toy_size(monkeypatch):
-    monkeypatch.setitem(waiting.LONGEST, ("cpu", True), (64, 64))
+    monkeypatch.setitem(waiting.MAX_WORDS, ("cpu", True), (64, 64))
     monkeypatch.setattr(waiting, "REPETITIONS", 2)
     evidence, judgement = judged("waiting")
     assert judgement.verdict == "holds"
@@ -68,7 +68,7 @@ def test_the_exponent_is_that_of_the_longer_texts():
 
 
 def test_a_text_that_takes_long_is_timed_once_and_a_short_one_at_every_repetition(monkeypatch):
-    monkeypatch.setitem(waiting.LONGEST, ("cpu", True), (128, 64))
+    monkeypatch.setitem(waiting.MAX_WORDS, ("cpu", True), (128, 64))
     monkeypatch.setattr(waiting, "measure", lambda task, model, length: length / 16)  # 2, 4 and 8 seconds
     timed, _ = waiting.timing(get_claim("waiting").trial(quick=True))
     assert {length: len(seconds) for length, seconds in timed["gpt", "train"].items()} == {32: 3, 64: 2, 128: 1}
@@ -147,7 +147,7 @@ def test_the_entropy_of_equal_scores_is_log_n_and_of_unit_ones_about_half_a_nat_
 def test_the_trained_gpt_is_trained_on_the_cpu_and_asked_where_it_is(monkeypatch):
     asked = {}
 
-    def trained(system, data, *, settings, **other):
+    def trained(kind, system, data, *, settings, **other):
         asked.update(settings["training"])
         raise InterruptedError
 

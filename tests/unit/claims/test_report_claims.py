@@ -9,7 +9,7 @@ import pytest
 
 from regard.claims.claim import Claim, Evidence, Expect, Worked
 from regard.claims.claims_page import claims_page, reference, section, write_page
-from regard.claims.result import Result, result_of
+from regard.claims.result import ClaimResult, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, find
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark
 from regard.report.offline_page import script_of
@@ -147,7 +147,7 @@ def test_the_page_asks_for_nothing_and_escapes_what_claims_say(tmp_path):
 
 def test_a_kept_result_looks_as_it_did_and_says_that_it_was_kept():
     one = result()
-    again = Result.from_json(one.as_json())
+    again = ClaimResult.from_json(one.as_json())
     assert section(again) == section(one)
     assert "earlier run" in section(again.again())
 

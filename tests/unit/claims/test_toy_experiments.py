@@ -11,7 +11,7 @@ TOY = {
     alignment: {"MADE": 6000, "QUICK_COMMON": 251, "HELD_OUT": 60, "DOUBLED": 8, "PROBED": 5, "QUICK_STEPS": 2},
     language_models: {"QUICK_STEPS": 2},
     classification: {"QUICK_STEPS": 2, "DRAWN": 10, "DRAWS": 2},
-    bottleneck: {"QUICK_MOST": 2, "QUICK_LONGEST": 4, "SENTENCES": 400},
+    bottleneck: {"QUICK_MOST": 2, "QUICK_LENGTH": 4, "SENTENCES": 400},
     forcing: {"QUICK_STEPS": 2, "TESTED": 40},
     any_b: {"VERY_FAR": 12, "STEPS": 8},
     heads: {"ROWS": 4},

@@ -314,7 +314,7 @@ def test_the_oracle_errs_as_often_as_its_formula_says_and_one_that_is_lost_more(
     lost = teacher_forcing.error_by_place(teacher_forcing.follow(strings, random, lost=True), strings)
     assert oracle == pytest.approx(expected, abs=0.02)
     if q:
-        assert teacher_forcing.Learned(lost, expected).excess > 2 * teacher_forcing.WORTH
+        assert teacher_forcing.DecoderErrors(lost, expected).excess > 2 * teacher_forcing.MIN_EFFECT
     else:
         assert not lost.any()
 

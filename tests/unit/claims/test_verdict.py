@@ -13,7 +13,7 @@ from regard.base.errors import RegardError
 from regard.claims import runner
 from regard.claims.claim import Claim, Evidence, Expect
 from regard.claims.finding_words import sentence_of, words_of_finding
-from regard.claims.result import Result, result_of
+from regard.claims.result import ClaimResult, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, find, judge, parts
 from regard.evaluation.intervals import share_interval, student_interval, student_quantile
 from regard.report.figures import Line, Lines
@@ -179,7 +179,7 @@ def test_a_result_survives_json():
     made = claim({"effect": CLEAR, "control": CONTRARY}, besides=())
     trial = made.trial(quick=True)
     result = result_of(made, trial, made.measure(trial), seconds=1.5, device="cpu", code="abc")
-    back = Result.from_json(json.loads(json.dumps(result.as_json(), allow_nan=False)))
+    back = ClaimResult.from_json(json.loads(json.dumps(result.as_json(), allow_nan=False)))
     assert back.verdict == result.verdict == HOLDS
     assert back.expected == result.expected
     assert back.label == result.label == "✓ quick: holds at reduced size"

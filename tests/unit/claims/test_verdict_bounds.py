@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.claims.result import Result, result_of
+from regard.claims.result import ClaimResult, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, SIGNS, Finding, decide, find
 
 VERDICTS = (HOLDS, FAILS, OPEN)
@@ -103,4 +103,4 @@ def made(expected, control):
     )  # fmt: skip
     whole = result_of(claim, Trial((1,)), claim.measure(Trial((1,))), seconds=1.0, device="cpu", code="x")
     parts = {"expected": tuple(expected), "control": tuple(control), "verdict": decide(expected, control)}
-    return Result(**{**vars(whole), **parts})
+    return ClaimResult(**{**vars(whole), **parts})

@@ -22,9 +22,9 @@ from regard.comparison.language_task import LANGUAGE
 from regard.comparison.question import Question, _label
 from regard.comparison.width import _Search, match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
-from regard.runs.folder import Tokenizers
+from regard.runs.store.folder import Tokenizers
 from regard.systems.catalogue import SYSTEMS
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 ALL_PAIRS = [list(combinations("abcdef"[:count], 2)) for count in range(7)]
 

@@ -19,9 +19,9 @@ import pytest
 import torch
 
 import regard
+from regard.base.digests import DIGEST, read_with_digest, with_digest
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import DIGEST, read_with_digest, with_digest
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.comparison import child, comparison, language_task, processes
 from regard.comparison import comparison_page as pages
 from regard.comparison.language_task import LANGUAGE
@@ -31,7 +31,7 @@ from regard.comparison.question import Question
 from regard.evaluation.perplexity import Method, likelihood
 from regard.report import progress
 from regard.runs.data_lookup import tokens_of
-from regard.runs.facts import read_facts
+from regard.runs.store.facts import read_facts
 from regard.training.checkpoint import load_tensors
 
 STEP, BUDGET = 64, 2000  # tokens
@@ -191,7 +191,7 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
     plan = new(question)
     target = plan.facts["target_parameters"]
     (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("parameters matched"))
-    assert said.startswith(f"parameters matched to {grouped(target)}, those of the tiny lstm: nnlm ")
+    assert said.startswith(f"parameters matched to {group_digits(target)}, those of the tiny lstm: nnlm ")
     assert int(said.rpartition("nnlm ")[2].replace(" ", "")) == pytest.approx(target, rel=0.02)
     assert plan.unit == "tokens"
 
@@ -668,7 +668,7 @@ def test_runs_side_by_side_are_refused_where_time_is_equal(text, tmp_path, monke
 
 def test_code_of_ones_own_is_named_by_naming_it(text, tmp_path, monkeypatch):
     named = []
-    monkeypatch.setattr(comparison, "name_code", named.append)
+    monkeypatch.setattr(comparison, "trust_code", named.append)
     monkeypatch.setattr(comparison, "open_plan", lambda *words: stopped(None))
     with pytest.raises(Stopped):
         regard.compare(["./mine.py:Mine", "nnlm"], data=text, run=tmp_path / "c")

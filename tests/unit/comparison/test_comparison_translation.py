@@ -28,9 +28,9 @@ from regard.evaluation.paired import paired_bootstrap
 from regard.report.offline_page import script_of
 from regard.report.page import prose
 from regard.runs.recipe import compose
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.text.pairs import Pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.lab.work_ladder import shown
 
 LADDER = ["seq2seq", "bahdanau", "transformer"]

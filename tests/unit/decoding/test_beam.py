@@ -36,7 +36,7 @@ class Table(Model):
         first = torch.zeros(rows, dtype=torch.int64) if source is None else source[:, 0]
         return {"seen": torch.zeros(rows, dtype=torch.int64), "past": {}, "source": {"first": first}}
 
-    def contextualise(self, tokens, state, span):
+    def hidden_states(self, tokens, state, span):
         first = state["source"]["first"]
         shift = first.repeat_interleave(len(tokens) // len(first))  # row r reads source r // width
         place = (span.positions(tokens.size(1)) + shift[:, None]) % len(self.table)

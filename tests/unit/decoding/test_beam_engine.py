@@ -6,8 +6,8 @@ import torch
 from regard.base.errors import RegardError
 from regard.decoding import beam_engine
 from regard.decoding.beam import Beam
-from regard.decoding.beam_engine import FEW, BeamEngine, GradualEngine, bucket
-from regard.decoding.beam_slots import Terms
+from regard.decoding.beam_engine import FEW_SOURCES, BeamEngine, GradualEngine, bucket
+from regard.decoding.beam_slots import BeamConfig
 from regard.decoding.translate import closed, longest_translation, translate
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.sizes import sizes_of
@@ -35,7 +35,7 @@ def sentences(count, vocabulary=19):
 
 def searched(model, sources, how, *, forbidden=(), min_tokens=0, max_tokens=None, engine=None):
     engine = engine or BeamEngine(model, batch_tokens=how.width * 60)  # a few places, so that sources come and go
-    terms = Terms(how.width, EOS, how.n_best, how.length_penalty, min_tokens, forbidden)
+    terms = BeamConfig(how.width, EOS, how.n_best, how.length_penalty, min_tokens, forbidden)
     limits = [max_tokens or longest_translation(len(source)) for source in sources]
     return engine.search([closed(source, EOS) for source in sources], limits, terms)
 
@@ -129,11 +129,11 @@ def test_translate_uses_the_engine_it_is_given():
 def test_faster_code_is_installed_once_there_are_more_than_a_few_sources():
     model, how, installed = small("transformer"), Beam(3, 0.5, 2), []
     engine = GradualEngine(model, install=lambda thing, **fields: installed.append(type(thing).__name__))
-    sources = sentences(FEW + 5)
-    found = [searched(model, [source], how, engine=engine)[0] for source in sources[:FEW]]
+    sources = sentences(FEW_SOURCES + 5)
+    found = [searched(model, [source], how, engine=engine)[0] for source in sources[:FEW_SOURCES]]
     assert not installed
     first = engine.engine
-    found += searched(model, sources[FEW:], how, engine=engine)
+    found += searched(model, sources[FEW_SOURCES:], how, engine=engine)
     assert installed[0] == "BeamEngine"
     assert engine.engine is not first
     assert_same(found, searched(model, sources, how))
@@ -145,5 +145,5 @@ def test_faster_code_is_installed_once_there_are_more_than_a_few_sources():
 def test_many_sources_at_once_are_not_begun_as_written():
     installed = []
     engine = GradualEngine(small("seq2seq"), install=lambda thing, **fields: installed.append(thing))
-    searched(engine.model, sentences(FEW + 1), Beam(1), engine=engine)
+    searched(engine.model, sentences(FEW_SOURCES + 1), Beam(1), engine=engine)
     assert installed

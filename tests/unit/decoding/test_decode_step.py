@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.fast import decode_step
-from regard.fast.row_table import needs_triton
+from regard.fast.decoding import decode_step
+from regard.fast.table import needs_triton
 from regard.systems import gpt, lstm, self_attention
 
 

@@ -10,7 +10,7 @@ from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling
 from regard.decoding.writer import Writer
-from regard.fast.lean_step import LeanStep, is_known
+from regard.fast.decoding.lean_step import LeanStep, is_known
 from regard.layers.state import map_state
 from regard.systems import gpt, lstm
 
@@ -44,7 +44,7 @@ PROMPTS = [[EOS, 3, 5], [EOS], [EOS, 7, 7, 2, 9, 1, 4, 4, 2], [EOS, 2]]
 
 
 def test_where_nothing_limits_a_text_its_row_grows(monkeypatch):
-    monkeypatch.setattr("regard.decoding.engine.ROOM", 4)
+    monkeypatch.setattr("regard.decoding.engine.FIRST_CAPACITY", 4)
     unlimited, options = attention(position="rotary"), {"max_tokens": 50, "seed": 1}
     assert unlimited.context is None
     engine = Engine(unlimited, eos=EOS, sampling=Sampling(), rows=2)
@@ -97,7 +97,7 @@ def test_a_batch_of_finished_texts_shrinks(model):
 def test_where_steps_are_recorded_few_numbers_of_rows_are_used_and_their_writers_again(monkeypatch, position):
     """As on a GPU: texts that come one by one, in waves, must not record a graph for every number of them."""
     monkeypatch.setattr("regard.decoding.engine.RECORDED", {"cpu"})
-    monkeypatch.setattr("regard.decoding.engine.ROOM", 8)
+    monkeypatch.setattr("regard.decoding.engine.FIRST_CAPACITY", 8)
     model, made, init = attention(context=24, position=position), [], Writer.__init__
     monkeypatch.setattr(
         Writer, "__init__", lambda self, *given, **more: made.append(given[2]) or init(self, *given, **more)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.decoding.sampling import GREEDY, Sampling, chances, choose, mask_tokens, uniforms
+from regard.decoding.sampling import GREEDY, Sampling, choose, mask_tokens, sampling_probabilities, uniforms
 
 LOGITS = torch.log(torch.tensor([[0.5, 0.25, 0.15, 0.1]]))
 
@@ -38,7 +38,7 @@ def test_top_k_and_top_p_cut_the_tail_and_keep_the_proportions():
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.5), Sampling(top_k=2), Sampling(2.0, 3, 0.7), GREEDY])
 def test_the_chances_that_are_told_are_those_of_the_draws(sampling):
-    told = chances(LOGITS, sampling)[0]
+    told = sampling_probabilities(LOGITS, sampling)[0]
     assert float(told.sum()) == pytest.approx(1.0)
     assert np.abs(draws(sampling) - told.numpy()).max() < 0.03
 

@@ -12,10 +12,10 @@ from regard.evaluation.accuracy import confusion, label_log_probabilities, label
 from regard.evaluation.intervals import share_interval
 from regard.laws.registry import VOCABULARY
 from regard.systems.classifier import ENCODERS, Classifier, Settings
-from regard.text.labels import _are_labels, encode_labelled, learn_labels
-from regard.text.pair_batches import PairBatches
+from regard.text.batches.pair_batches import PairBatches
 from regard.text.pairs import PairCorpus, Pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.readers.labels import _are_labels, encode_labelled, learn_labels
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 SOURCES = 11
 

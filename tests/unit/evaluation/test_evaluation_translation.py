@@ -25,7 +25,7 @@ from regard.evaluation.alignment_error import (
 )
 from regard.evaluation.bleu import Statistics, accuracy, bleu, by_length, quality, refuse_escaped
 from regard.evaluation.paired import paired_bootstrap, resampled, resamplings
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = ["the", "a", "cat", "dog", "sees", "House", "house,", "water.", "fast!", "to", "Paris", "l'eau", "I", "don't"]
 

@@ -18,8 +18,8 @@ from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, likelihood, segment_losses, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses, line_sums, pair_losses, text_losses
 from regard.fast import install
-from regard.runs.language_run import LineScore, ScoredLines
 from regard.runs.recipe import compose
+from regard.runs.tasks.language.scores import LineScore, ScoredLines
 from regard.systems.catalogue import load_class
 
 VOCABULARY, EOS = 11, 0

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import regard
-from regard.runs.folder import Tokenizers, build_model
-from regard.runs.new_folder import new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers, build_model
+from regard.runs.store.lock import new_folder
 from regard.systems.catalogue import find
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 LINES = [

@@ -11,8 +11,9 @@ import zipfile
 import pytest
 
 import regard
+from regard.base.digests import DIGEST, with_digest
 from regard.base.errors import RegardError
-from regard.base.files import DIGEST, locked
+from regard.base.locks import try_lock
 from regard.exchange.archive import FILES, MANIFEST, TEXTS
 from regard.exchange.formats import export, import_file
 
@@ -73,7 +74,7 @@ def test_its_digests_can_be_checked_without_regard(archive):
 
 
 def test_a_run_that_is_being_trained_waits(trained, tmp_path):
-    with locked(trained.folder / ".lock"), pytest.raises(RegardError, match="Another process"):
+    with try_lock(trained.folder / ".lock"), pytest.raises(RegardError, match="Another process"):
         export(trained.folder, "archive", tmp_path / "x.zip")
     assert not list(tmp_path.iterdir())
 
@@ -115,7 +116,7 @@ def test_code_that_is_a_link_is_never_packed(trained, tmp_path):
     shutil.copytree(trained.folder, run)
     facts = json.loads((run / "run.json").read_text()) | {"code": {"file": "mine.py", "sha256": ""}}
     facts.pop(DIGEST, None)
-    (run / "run.json").write_text(json.dumps(facts))
+    (run / "run.json").write_text(json.dumps(with_digest(facts)))
     (tmp_path / "secret.py").write_text(MINE)
     (run / "mine.py").symlink_to(tmp_path / "secret.py")
     with pytest.raises(RegardError, match=r"mine.py is a link or no plain file"):
@@ -136,13 +137,13 @@ def test_code_of_ones_own_travels_and_is_not_trusted_on_arrival(tmp_path, monkey
     back = import_file(tmp_path / "a.zip", tmp_path / "elsewhere/b")
     (tmp_path / "mine.py").rename(tmp_path / "other.py")
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "another-machine"))
-    monkeypatch.setattr("regard.systems.code._named_here", set())
-    monkeypatch.setattr("regard.systems.code._in_use", {})
+    monkeypatch.setattr("regard.systems.own.code._named_here", set())
+    monkeypatch.setattr("regard.systems.own.code._in_use", {})
     with pytest.raises(RegardError, match="was never named on this machine"):
         regard.load(back)
-    from regard.systems.code import name_code
+    from regard.systems.own.code import trust_code
 
-    name_code(f"{back}/mine.py:Mine")  # as `regard laws` does
+    trust_code(f"{back}/mine.py:Mine")  # as `regard laws` does
     assert regard.load(back).generate("The", max_tokens=2)
 
 
@@ -188,7 +189,7 @@ def test_code_that_would_hide_a_module_is_not_unpacked(archive, tmp_path, name):
         facts = json.loads(opened.read("run.json"))
     facts.pop(DIGEST, None)
     facts["code"] = {"file": f"{name}.py", "sha256": hashlib.sha256(b"evil").hexdigest()}
-    change = {"run.json": json.dumps(facts).encode(), f"{name}.py": b"evil"}
+    change = {"run.json": json.dumps(with_digest(facts)).encode(), f"{name}.py": b"evil"}
     file = rebuilt(archive, tmp_path / "x.zip", change=change)
     if name == "mine":
         assert (import_file(file, tmp_path / "run") / "mine.py").exists()

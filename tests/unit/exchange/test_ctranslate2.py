@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
-from regard.cli import writing
+from regard.cli.translate import translate as translate_verb
 from regard.decoding.beam import Beam
 from regard.decoding.translate import longest_translation, translate
 from regard.exchange import ctranslate2_model
@@ -215,12 +215,12 @@ def test_wrong_options_are_refused(runs, tmp_path):
     ("options", "said"),
     [
         ({"temperature": 1.0}, "--engine ctranslate2 searches: leave --temperature out"),
-        ({"device": "cuda"}, "--engine ctranslate2 computes on the CPU: leave --device out"),
+        ({"device": "cuda"}, "--engine ctranslate2 runs on the CPU: leave --device out"),
     ],
 )
 def test_what_the_engine_does_not_do_is_said(runs, options, said):
     with pytest.raises(RegardError, match=said):
-        writing.translate(runs("transformer").folder, engine="ctranslate2", **options)
+        translate_verb(runs("transformer").folder, engine="ctranslate2", **options)
     with pytest.raises(RegardError, match=r"searches with a transformer, and .* is a seq2seq"):
         open_engine("ctranslate2", runs("seq2seq", layers=1, width=8, embedding=8))
 
@@ -228,7 +228,7 @@ def test_what_the_engine_does_not_do_is_said(runs, options, said):
 def test_from_a_file_to_a_file(runs, tmp_path):
     run = regard.load(runs("transformer").folder, device="cpu")
     (tmp_path / "in.txt").write_text("The ship left.\n\nthe sea\n", "utf-8")
-    writing.translate(run.folder, engine="ctranslate2", source=tmp_path / "in.txt", out=tmp_path / "out.txt")
+    translate_verb(run.folder, engine="ctranslate2", source=tmp_path / "in.txt", out=tmp_path / "out.txt")
     run.searcher = open_engine("ctranslate2", run)
     assert (tmp_path / "out.txt").read_text("utf-8").splitlines() == run.translate(["The ship left.", "", "the sea"])
 

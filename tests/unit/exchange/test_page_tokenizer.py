@@ -5,7 +5,7 @@ import pytest
 
 from javascript import javascript
 from regard.exchange.page_file import _tokenizer
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 SCRIPTS = {
     "Latin": "abcdefghijklmnopqrstuvwxyzABCDEÀéîßøœčžşŁñ",

@@ -10,13 +10,10 @@ import torch
 from examples import Example
 from torch import Tensor
 
-from regard.fast.row_table import Use
+from regard.fast.table import Use
 from regard.layers.attention import (
     CausalSelfAttention,
-    CrossAttention,
-    FullSelfAttention,
     GroupedQueryAttention,
-    SelfAttention,
 )
 from regard.layers.dropout import Dropout
 from regard.layers.position import Rotary
@@ -64,34 +61,8 @@ def one_query(make: Callable[[], CausalSelfAttention] = causal) -> Example:
     return Example(layer, (x, state, span(2, 3)), refused=refused)
 
 
-def dot_products() -> Example:
-    layer = SelfAttention(8, score="dot").double()
-    return Example(layer, (numbers(2, 4, 8), read(layer, 3), span(2, 3)))
-
-
 def dropout() -> Example:
     return Example(Dropout(1.0), (numbers(3, 4),), refused=((torch.ones(3, dtype=torch.int64),),))
-
-
-def by_cudnn(make: Callable[[], CausalSelfAttention] = lambda: CausalSelfAttention(128, 2)) -> Example:
-    layer = make().to(**HALF)
-    at = Span(torch.zeros(2, dtype=torch.int64, device=CUDA))
-    x, odd = numbers(2, 64, 128, **HALF), numbers(2, 63, 128, **HALF)
-    return Example(layer, (x, {}, at), Use(training=True), refused=((odd, {}, at),))
-
-
-def within_a_source() -> Example:
-    layer = FullSelfAttention(64, 2).to(**HALF)
-    valid = torch.arange(7, device=CUDA) < torch.tensor([[7], [3]], device=CUDA)
-    return Example(layer, (numbers(2, 7, 64, **HALF), valid), refused=((numbers(2, 65, 64, **HALF), None),))
-
-
-def to_a_source() -> Example:
-    layer = CrossAttention(64, 2).to(**HALF)
-    valid = torch.arange(7, device=CUDA) < torch.tensor([[7], [3]], device=CUDA)
-    near, far = ({"keys_values": numbers(2, length, 128, **HALF)} for length in (7, 65))
-    x = numbers(4, 3, 64, **HALF)  # two hypotheses for each source
-    return Example(layer, (x, near, valid), refused=((x, far, None),))
 
 
 def translator() -> transformer.Transformer:
@@ -101,10 +72,6 @@ def translator() -> transformer.Transformer:
 
 def tokens(columns: int) -> Tensor:
     return torch.arange(2 * columns, device=CUDA).view(2, columns) % 20
-
-
-def source_words() -> Example:
-    return Example(translator(), (tokens(9),), refused=((tokens(65),),))
 
 
 def encoder() -> Example:
@@ -142,16 +109,10 @@ def by_hand() -> Example:
 
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "dropout with few random numbers": dropout,
-    "cuDNN's causal attention": by_cudnn,
     "causal attention without a mask": without_a_mask,
     "one query to a cache, on a CPU": one_query,
-    "cuDNN's causal attention, grouped": partial(by_cudnn, lambda: GroupedQueryAttention(128, 2, 1)),
     "grouped queries without a mask": partial(without_a_mask, grouped),
     "one group of queries to a cache, on a CPU": partial(one_query, grouped),
-    "dot products in one kernel": dot_products,
-    "attention within a short source": within_a_source,
-    "attention to a short source": to_a_source,
-    "a short source's words": source_words,
     "an encoder of short sources": encoder,
     "a short source's keys": source_keys,
     "a decoder of short targets": target,

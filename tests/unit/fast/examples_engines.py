@@ -8,14 +8,14 @@ import torch
 from examples import DEVICE, Example
 
 from regard.decoding.beam_engine import BeamBatch, BeamEngine, StateReader
-from regard.decoding.beam_slots import Slots, Terms
+from regard.decoding.beam_slots import BeamConfig, Slots
 from regard.decoding.sampling import GREEDY, Sampling
-from regard.decoding.writer import Step, Writer
+from regard.decoding.writer import DecodingStep, Writer
 from regard.fast import Use
-from regard.fast import compiled as blocks
+from regard.fast.training import compiled as blocks
 from regard.runs.recipe import compose
 from regard.systems import bahdanau, gpt, lstm, transformer
-from regard.text.batches import Windows
+from regard.text.batches.text_batches import Windows
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, TensorBatch
 
@@ -45,12 +45,12 @@ def step_of(model):
 def gpt_step(dtype, device):
     model = a_gpt(dtype, device, bias=random.random() < 0.5, tied=random.random() < 0.5)
     tokens, state = step_of(model)
-    return Example(Step(model, GREEDY, []), (tokens, state), left=lambda step, arguments: arguments[1]["seen"])
+    return Example(DecodingStep(model, GREEDY, []), (tokens, state), left=lambda step, arguments: arguments[1]["seen"])
 
 
 def choice():
     sampling = random.choice([GREEDY, Sampling(0.7), Sampling(1.3, top_k=9), Sampling(top_p=0.8)])
-    step = Step(a_gpt(torch.float32, DEVICE), sampling, [3, 5])
+    step = DecodingStep(a_gpt(torch.float32, DEVICE), sampling, [3, 5])
     logits, uniform = 3 * torch.randn(6, 31, device=DEVICE), torch.rand(6, dtype=torch.float64, device=DEVICE)
     out = torch.zeros(6, dtype=torch.int64, device=DEVICE), torch.zeros(6, dtype=torch.float64, device=DEVICE)
     return Example(step, (logits, uniform, *out), left=lambda step, arguments: arguments[2:])
@@ -58,8 +58,8 @@ def choice():
 
 def writer():
     rows = random.randint(1, 4)
-    made = Writer(Step(a_gpt(device=DEVICE), Sampling(1.3), []), 3, rows, 20)
-    made.read(range(rows), [[0, 4, 5]] * rows, [0.5] * rows, [()] * rows)
+    made = Writer(DecodingStep(a_gpt(device=DEVICE), Sampling(1.3), []), 3, rows, 20)
+    made.admit(range(rows), [[0, 4, 5]] * rows, [0.5] * rows, [()] * rows)
     made.draw(np.random.default_rng(0).random((3, rows)))
     return made
 
@@ -68,18 +68,12 @@ def steps():
     return Example(writer(), (3,), left=lambda writer, arguments: (writer.written, writer.highest, writer.state))
 
 
-def readings():
-    made = writer()
-    given = [0], [[0, 7]], [0.3], [()]
-    return Example(made, given, left=lambda writer, arguments: (writer.written[0], writer.state["seen"]))
-
-
 # -- beam search -----------------------------------------------------------------------------------------------------
 
 
 def beam_batch(model):
     engine = BeamEngine(model.to(DEVICE).eval())
-    terms = Terms(2, 0, 1)
+    terms = BeamConfig(2, 0, 1)
     reader = engine.reader(terms, 3, 4, 8)
     slots = Slots(3, 8, 31, terms, engine.device)
     places = torch.arange(3, device=DEVICE)
@@ -108,8 +102,8 @@ def beam_reader():
     """What it makes is another reader: that both find the same is tests/cuda/test_beam_on_a_gpu.py's affair."""
     settings = transformer.Settings(layers=1, width=16, heads=2, dropout=0.0)
     engine, _, _ = beam_batch(transformer.Transformer(31, settings))
-    wide = Terms(40, 0, 1)
-    return Example(engine, (Terms(2, 0, 1), 3, 4, 8), refused=((wide, 3, 4, 8),), promised=lambda reader: ())
+    wide = BeamConfig(40, 0, 1)
+    return Example(engine, (BeamConfig(2, 0, 1), 3, 4, 8), refused=((wide, 3, 4, 8),), promised=lambda reader: ())
 
 
 # -- training --------------------------------------------------------------------------------------------------------
@@ -162,7 +156,6 @@ EXAMPLES = {
     "GPT step in few kernels": lambda: gpt_step(torch.float32, DEVICE),
     "next token by one kernel": choice,
     "steps in a CUDA graph": steps,
-    "prompts in a CUDA graph": readings,
     "beam step in a CUDA graph": beam_steps,
     "beam's choice by kernels": beam_choice,
     "beam step of the Transformer": beam_reader,

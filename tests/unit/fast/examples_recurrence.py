@@ -7,7 +7,7 @@ import torch
 from examples import DEVICE, Example
 
 from regard.fast import Use
-from regard.fast.attentive_recurrence import remember
+from regard.fast.recurrence.attentive_recurrence import remember
 from regard.layers.embedding import Embedding
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
@@ -129,7 +129,7 @@ def loop():
     found, sources, slots = encoded(model)
     found = {name: part.detach() if name == "memory" else part for name, part in found.items()}
     beams, columns = random.randint(1, 3), random.randint(1, 4)
-    past = model.opening(found, beams, capacity=None, dtype=torch.float64)["0"]
+    past = model.initial_decoder_past(found, beams, capacity=None, dtype=torch.float64)["0"]
     valid = torch.arange(slots) < torch.randint(1, slots + 1, (sources, 1))
     source = {**remember(model, found), "valid": valid}
     words = torch.randn(sources * beams, columns, 3, dtype=torch.float64, requires_grad=True)

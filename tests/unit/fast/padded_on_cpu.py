@@ -12,11 +12,11 @@ from triton.runtime import interpreter
 
 from regard.fast import install
 from regard.fast.kernels import padded
-from regard.fast.padded_step import PaddedStep
-from regard.fast.table_lookup import WordVectors
+from regard.fast.recurrence.table_lookup import WordVectors
+from regard.fast.training.padded_step import PaddedStep
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
-from regard.text.batches import Streams
+from regard.text.batches.text_batches import Streams
 from regard.training.loop import Trainer
 from regard.training.objective import to_device
 
@@ -133,7 +133,7 @@ def steps(tied):
             batch = turns.batches.batch(number)
             step.refresh()
             loss, turns.state = step(to_device(batch, turns.device), None if batch.fresh else turns.state)
-            turns.at.step += 1
+            turns.progress.step += 1
             losses.append(loss)
         torch.testing.assert_close(*losses, rtol=1e-3, atol=0.0)
     for (name, one), other in zip(plain.model.named_parameters(), turns.model.parameters(), strict=True):

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.fast.bias_gradients import PROGRAMS, DeferredSums, split_rows
-from regard.fast.gradient_buffer import chunks
+from regard.fast.attention.bias_gradients import PROGRAMS, DeferredSums, split_rows
+from regard.fast.training.gradient_buffer import chunks
 
 
 class Scaled(torch.autograd.Function):

@@ -98,7 +98,7 @@ def test_what_does_not_compile_is_left_to_the_launch(library):
 
 def test_kernels_in_cuda_are_not_launched_either(library):
     """A persistent one waits for what a kernel of Triton's was to write."""
-    made, ran = object.__new__(nvrtc.Kernel), []
+    made, ran = object.__new__(nvrtc.CompiledKernel), []
     ahead.compile_ahead(lambda: ran.append(made(132)), CUDA)
     assert ran == [None]
     with pytest.raises(AttributeError):  # a launch needs a device

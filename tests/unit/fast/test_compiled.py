@@ -7,12 +7,12 @@ from torch._dynamo.utils import counters
 
 from regard.base.errors import RegardError
 from regard.fast import Use
-from regard.fast.compiled import Compiled, compiles
-from regard.fast.fused_block import BY_HAND, is_gpt2s
-from regard.fast.row_table import install, installed, is_swapped
+from regard.fast.attention.fused_block import BY_HAND, is_gpt2s
+from regard.fast.table import install, installed, is_swapped
+from regard.fast.training.compiled import Compiled, compiles
 from regard.runs.recipe import compose
 from regard.systems import gpt, lstm
-from regard.text.batches import Batch, Windows
+from regard.text.batches.text_batches import Batch, Windows
 from regard.training.hyperparameters import Training
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, to_device
@@ -145,7 +145,7 @@ def test_on_a_cpu_blocks_are_not_trained_by_hand():
 
 def test_the_trainer_takes_the_same_steps_compiled(tmp_path, monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr("regard.fast.compiled.Compiled", lambda given: Compiled(given, backend="aot_eager"))
+    monkeypatch.setattr("regard.fast.training.compiled.Compiled", lambda given: Compiled(given, backend="aot_eager"))
     text = np.random.default_rng(0).integers(1, 31, 16 * 9 + 5)  # the last batch of an epoch is smaller
 
     def losses(compile: str) -> list[float]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.fast import install
-from regard.fast.cpu_dropout import LEVELS
+from regard.fast.training.cpu_dropout import LEVELS
 from regard.layers import dropout
 
 MANY = 400_000

@@ -5,7 +5,9 @@ import copy
 import pytest
 import torch
 
-from regard.fast import Use, cpu_recurrence, install, recurrence, uninstall
+from regard.fast import Use, install, uninstall
+from regard.fast.recurrence import cpu_recurrence
+from regard.fast.recurrence import recurrent_layers as recurrence
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.state import Span
@@ -107,7 +109,7 @@ def test_which_way_a_batch_takes(make, lengths, learns, way, monkeypatch):
 
     spy(recurrence, "padded", lambda given: "closed")
     spy(recurrence, "_packed", lambda given: "packed")
-    spy(cpu_recurrence, "walk", lambda given: "whole" if given[-1] is None else "sorted")
+    spy(cpu_recurrence, "unroll", lambda given: "whole" if given[-1] is None else "sorted")
     with torch.set_grad_enabled(learns):
         call(ready(make(6, 5)), torch.randn(3, 4, 6), torch.tensor(lengths))
     assert (took or ["whole"]) == [way]

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.fast import install
-from regard.fast.gram_table import find, table_of
-from regard.fast.row_table import noting
+from regard.fast.counting.gram_table import find, table_of
+from regard.fast.table import noting
 from regard.systems.ngram import Grams, NGram, Settings
 
 

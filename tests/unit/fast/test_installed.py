@@ -8,20 +8,15 @@ import torch
 from regard.fast import install, uninstall
 from regard.layers.position import POSITIONS
 from regard.layers.state import map_state
-from regard.systems import gpt, llama, self_attention
+from regard.systems import gpt, llama
 
 CALLS = [(5, [5, 2]), (1, None), (1, [0, 1]), (3, [3, 1])]
 MODELS = {position: lambda position=position: tiny(position) for position in POSITIONS}
-MODELS |= {score: lambda score=score: bare(score) for score in ("dot", "scaled-dot", "gaussian")}
 MODELS["llama"] = lambda: llama.Llama(11, llama.Settings(layers=2, width=16, heads=4, context=12))
 
 
 def tiny(position):
     return gpt.GPT(11, gpt.Settings(layers=2, width=12, heads=2, context=12, position=position))
-
-
-def bare(score):
-    return self_attention.SelfAttentionModel(11, self_attention.Settings(width=8, context=12, score=score))
 
 
 def read(model, capacity):
@@ -45,7 +40,6 @@ def test_an_installed_model_reads_as_the_written_one(name, capacity):
     used = {row.name for row in install(model)}
     assert ("causal attention without a mask" in used) == (name in POSITIONS and name != "alibi")
     assert ("grouped queries without a mask" in used) == (name == "llama")
-    assert ("dot products in one kernel" in used) == (name in ("dot", "scaled-dot"))
     torch.testing.assert_close(read(model, capacity), written)
     torch.testing.assert_close(read(copy.deepcopy(model), capacity), written)
     uninstall(model)

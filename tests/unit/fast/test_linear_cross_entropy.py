@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from regard.fast import linear_cross_entropy as module
-from regard.fast.linear_cross_entropy import is_linear, linear_cross_entropy, linear_prediction
-from regard.fast.row_table import install
+from regard.fast.table import install
+from regard.fast.training import linear_cross_entropy as module
+from regard.fast.training.linear_cross_entropy import is_linear, linear_cross_entropy, linear_prediction
 from regard.systems import bahdanau, gpt, gru, lstm, nnlm, self_attention, transformer
-from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.batches.pair_batches import PairBatch
+from regard.text.batches.text_batches import Batch
 from regard.training.objective import Objective, to_device
 
 CPU = torch.device("cpu")

@@ -19,7 +19,7 @@ def patch_for_numpy_2_4(tensor, scope):  # which makes no number of an array of 
 
 
 interpreter._patch_lang_tensor = patch_for_numpy_2_4
-from regard.fast.minimal_gru import GatedScan
+from regard.fast.recurrence.minimal_gru import GatedScan
 from regard.layers.scan import MinGRU
 
 torch.manual_seed(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.fast.padded_weights import PaddedWeight, padded_weight, using
+from regard.fast.recurrence.padded_weights import PaddedWeight, padded_weight, using
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.fast.kernels import persistent
 from regard.fast.kernels.persistent import CELLS, FASTEST, RESIDENT, plans
-from regard.fast.padded_weights import PaddedWeight, using
+from regard.fast.recurrence.padded_weights import PaddedWeight, using
 
 SMALL = ((1, 8), (2, 4), (4, 2))  # a device of eight processors: members of a cluster, clusters
 SHAPES = [(20, 650), (20, 1500), (64, 1024), (80, 1150), (80, 400), (1, 1), (3, 37), (8, 64)]

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.fast import Use, install, recurrence, rows, uninstall
-from regard.fast.attentive_recurrence import Given, look_and_step
-from regard.fast.recurrence import chained, encode_padded, fused, kernel, padded, run
+from regard.fast import Use, install, rows, uninstall
+from regard.fast.recurrence import recurrent_layers as recurrence
+from regard.fast.recurrence.attentive_recurrence import Given, look_and_step
+from regard.fast.recurrence.recurrent_layers import chained, encode_padded, fused, kernel, padded, run
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.scores import ScaledDot, Score

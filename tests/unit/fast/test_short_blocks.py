@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from regard.fast.half_products import Halves, JoinedProduct
-from regard.fast.residual import written
-from regard.fast.short_attention import is_short
-from regard.fast.short_blocks import are_known, are_short
-from regard.fast.word_vectors import is_plain
+from regard.fast.attention.residual import add_norm_reference
+from regard.fast.attention.short_attention import is_short
+from regard.fast.attention.short_blocks import are_known, are_short
+from regard.fast.training.half_products import Halves, JoinedProduct
 from regard.layers.blocks import FeedForward
 from regard.systems.transformer import Settings, Transformer
 
@@ -65,7 +64,7 @@ def test_gradients_of_halves_come_in_the_weights_own_precision():
 
 def test_the_end_of_a_part_as_it_is_written():
     norm, x, part, bias = nn.LayerNorm(4), torch.randn(3, 4), torch.randn(3, 4), torch.randn(4)
-    total, normed = written(x, part, bias, norm, 0.0)
+    total, normed = add_norm_reference(x, part, bias, norm, 0.0)
     torch.testing.assert_close(total, x + part + bias)
     torch.testing.assert_close(normed, norm(x + part + bias))
 
@@ -94,10 +93,3 @@ def test_blocks_with_parts_of_ones_own_are_not_known():
     model = Transformer(20, Settings(width=16, layers=2))
     model.layers[1].feedforward = Own(16, 64)
     assert not are_known(list(model.layers))
-
-
-def test_only_words_and_waves_are_read_in_one_kernel():
-    plain = [{}, {"position": "none"}, {"position": "rotary"}]
-    other = [{"position": "learned"}, {"position": "index"}, {"combine": "concatenate", "tied": False}]
-    for settings in plain + other:
-        assert is_plain(Transformer(20, Settings(width=16, layers=1, **settings)).embedding) == (settings in plain)

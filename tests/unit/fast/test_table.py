@@ -12,8 +12,8 @@ import torch
 from examples import DEVICE
 
 from regard.fast import Use, install, rows, uninstall
-from regard.fast.beam_step import TransformerRows
-from regard.fast.row_table import is_swapped
+from regard.fast.decoding.beam_step import TransformerRows
+from regard.fast.table import is_swapped
 from regard.systems import transformer
 
 EXAMPLES = {}

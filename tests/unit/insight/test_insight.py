@@ -11,17 +11,17 @@ from torch import nn
 from regard.base.errors import RegardError
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.exchange.arpa import read_arpa
-from regard.insight.trace_facts import facts
-from regard.insight.trace_terminal import show
 from regard.insight.tracing import trace_classification, trace_language, trace_translation
+from regard.insight.views.as_json import facts
+from regard.insight.views.terminal import show
 from regard.laws.registry import VOCABULARY, builder, stirred
 from regard.layers.cell import Cell
 from regard.layers.context import Average
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.classifier import ENCODERS, Classifier, Settings
-from regard.systems.own import LayerStack
+from regard.systems.own.stack import LayerStack
 from regard.systems.recurrent_stack import RecurrentSettings
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
 LABELS = Tokenizer.of_tokens(["<eos>", "<unk>", "good", "bad", "very bad"], "word")
@@ -179,12 +179,12 @@ def test_a_dan_weighs_all_words_so_far_alike():
 def test_a_translator_shows_where_encoder_and_decoder_look(translator):
     trace = trace_translation(translator, WORDS, WORDS, SOURCE, TEXT)
     for name, weights in trace.attention.items():
-        assert weights.shape[1:] == (len(trace.looked(name).rows), len(trace.looked(name).columns))
+        assert weights.shape[1:] == (len(trace.attention_matrix(name).rows), len(trace.attention_matrix(name).columns))
         np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-9)
         if name.startswith("self"):
             assert not np.triu(weights, 1).any()
     for kind in (trace.hidden, trace.gates):
-        assert all(len(values) == len(trace.looking(name)) for name, values in kind.items())
+        assert all(len(values) == len(trace.row_tokens(name)) for name, values in kind.items())
     if trace.system == "Seq2Seq":
         assert (trace.alignment, dict(trace.attention)) == (None, {})
     else:

@@ -15,7 +15,7 @@ from regard.insight.tracing import trace_language, trace_translation
 from regard.insight.words import branch_labels, labels
 from regard.laws.registry import builder, stirred
 from regard.systems.catalogue import SYSTEMS
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
 TRANSLATION = [system.name for system in SYSTEMS if system.task == "translation"]

@@ -16,19 +16,19 @@ import torch
 from rich.cells import cell_len
 
 from regard.base.errors import RegardError
-from regard.insight import trace_figures as figures
 from regard.insight.trace import Choice
-from regard.insight.trace_facts import facts
-from regard.insight.trace_page import fragment, trace_page
-from regard.insight.trace_terminal import show
 from regard.insight.tracing import trace_language, trace_translation
+from regard.insight.views import figures
+from regard.insight.views.as_json import facts
+from regard.insight.views.page import fragment, trace_page
+from regard.insight.views.terminal import show
 from regard.insight.words import labels, labels_after, part_name
 from regard.laws.registry import builder, stirred
 from regard.report.figures import Heat
 from regard.report.svg import svg
 from regard.report.terminal import UNLIMITED, terminal
 from regard.systems.catalogue import SYSTEMS
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
 NAMES = [system.name for system in SYSTEMS if system.task in ("language model", "translation")]
@@ -93,7 +93,7 @@ def test_the_page_holds_the_trace_up_to_the_steps_of_its_shades(trace):
     for entry in facts["attention"]:
         weights = trace.attention[entry["name"]]
         assert np.abs(arrays[f"attention/{entry['name']}"] - weights).max() <= 0.5 / 255 + 1e-6
-        assert entry["causal"] == trace.looked(entry["name"]).causal
+        assert entry["causal"] == trace.attention_matrix(entry["name"]).causal
     held = {**trace.gates, **trace.hidden}
     assert {entry["name"] for entry in facts["inside"]} == set(held)
     for entry in facts["inside"]:
@@ -101,7 +101,7 @@ def test_the_page_holds_the_trace_up_to_the_steps_of_its_shades(trace):
         reach = np.abs(values).max() * (2 if entry["diverging"] else 1)
         assert np.abs(shown - values).max() <= 0.51 * max(reach, 1.0) / 255
     for entry in facts["gradients"]:
-        slopes = trace.slopes[entry["name"]].values
+        slopes = trace.gradients_by_name[entry["name"]].values
         shown = arrays[f"gradient/{entry['name']}"]
         assert np.array_equal(np.isfinite(shown), np.isfinite(slopes) & (slopes > 0))
         assert np.allclose(10 ** shown[np.isfinite(shown)], slopes[np.isfinite(shown)], rtol=1e-4)
@@ -111,7 +111,7 @@ def test_what_is_there_is_told_and_nothing_else(trace):
     facts = facts_of(trace_page(trace))
     assert bool(facts["attention"]) == bool(trace.attention)
     assert facts["alignment"] == (trace.alignment is not None)
-    assert bool(facts["gradients"]) == bool(trace.slopes)
+    assert bool(facts["gradients"]) == bool(trace.gradients_by_name)
     assert bool(facts["beam"]) == bool(trace.beam)
     assert facts["words"]["source"] == list(trace.source)
 
@@ -226,8 +226,8 @@ def test_page_terminal_and_json_show_the_same_numbers_for_the_same_words(trace):
 
 def test_what_looks_across_to_the_source_is_named_by_the_word_that_is_written():
     trace = trace_of("transformer", target="c a f e b")
-    assert trace.looked("cross/0").rows == trace.targets == ("c", "a", "f", "e", "b", "<eos>")
-    assert trace.looked("self/0").rows == trace.tokens == ("<eos>", "c", "a", "f", "e", "b")
+    assert trace.attention_matrix("cross/0").rows == trace.targets == ("c", "a", "f", "e", "b", "<eos>")
+    assert trace.attention_matrix("self/0").rows == trace.tokens == ("<eos>", "c", "a", "f", "e", "b")
     assert figures.alignment(trace).rows == figures.attention(trace, "cross/1").rows == trace.targets
 
 

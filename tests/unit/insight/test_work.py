@@ -21,9 +21,9 @@ from regard.layers.cell import Cell
 from regard.systems import ngram
 from regard.systems.catalogue import SYSTEMS, load_class, load_module
 from regard.systems.classifier import ENCODERS, Classifier, Settings
-from regard.systems.own import LayerStack
+from regard.systems.own.stack import LayerStack
 from regard.systems.recurrent_stack import RecurrentSettings
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
 LABELS = Tokenizer.of_tokens(["<eos>", "<unk>", "good", "bad", "very bad"], "word")

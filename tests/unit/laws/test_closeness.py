@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.laws.closeness import Broken, Draw, close, equal, leaves, real, same_gradients, same_state
+from regard.laws.closeness import Broken, RandomCase, close, equal, leaves, real, same_gradients, same_state
 
 ONE = torch.tensor([[1.0, -3.0, 0.0]], dtype=torch.float64)
 
@@ -62,7 +62,7 @@ def test_a_state_is_nothing_but_tensors_in_dicts():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_of_ragged_rows_one_is_full_and_one_is_empty(seed):
-    draw = Draw(seed, 4, 5)
+    draw = RandomCase(seed, 4, 5)
     lengths = draw.lengths()
     assert lengths.max() == 5
     assert lengths.min() == 0

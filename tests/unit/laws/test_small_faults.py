@@ -160,8 +160,8 @@ def test_a_model_that_sees_one_or_two_words_ahead_breaks_law_2(by, much):
 
 def test_a_translator_that_sees_one_word_ahead_breaks_law_2():
     class Sees(Seq2Seq):
-        def contextualise(self, tokens, state, span):
-            hidden, past = super().contextualise(tokens, state, span)
+        def hidden_states(self, tokens, state, span):
+            hidden, past = super().hidden_states(tokens, state, span)
             return hidden + SMALL * torch.cat([hidden[:, 1:], hidden[:, :1]], dim=1), past
 
     settings = Settings(width=8, embedding=8, layers=1, dropout=0.0)

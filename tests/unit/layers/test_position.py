@@ -94,7 +94,8 @@ def test_what_acts_inside_attention_sees_distances_alone(position):
     query, key = torch.randn(2, 1, 5, 2, 8, dtype=torch.float64)
     here, there = (torch.arange(start, start + 5)[None] for start in (0, 30))
     scores = [
-        torch.einsum("rqhd,rkhd->rhqk", kind.turn(query, places), kind.turn(key, places)) for places in (here, there)
+        torch.einsum("rqhd,rkhd->rhqk", kind.rotate(query, places), kind.rotate(key, places))
+        for places in (here, there)
     ]
     torch.testing.assert_close(*scores)
     if (bias := kind.bias(there, 35, 2)) is not None:

@@ -10,7 +10,8 @@ import pytest
 
 from regard.report import progress
 from regard.report.screen import Screen
-from regard.runs.train import compose_recipe, how_losses_differ
+from regard.runs.compose import compose_recipe
+from regard.runs.train import how_losses_differ
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark
 from regard.report.offline_page import script_of
 from regard.report.page import command, folded, heading, listing, page, paragraph, sample, side_by_side_texts, table
@@ -53,7 +53,7 @@ def test_text_that_stands_for_numbers_stands_right():
 @pytest.mark.parametrize("number", [0, 7, 999, 1000, 9999, 10_000, 15_218, 2_088_628, -9999, -10_000])
 def test_large_numbers_are_grouped_the_same_way_everywhere(number):
     expected = f"{number:,}".replace(",", " ") if abs(number) > 9999 else str(number)
-    assert grouped(number) == expected
+    assert group_digits(number) == expected
     assert plain_table([{"a": number}], {"a": "n"}).splitlines()[1].strip() == expected
 
 

@@ -5,14 +5,14 @@ import shutil
 import pytest
 
 from regard import train
-from regard.base.files import locked
-from regard.runs.data import TextData, read_data
-from regard.runs.train import compose_recipe
-from regard.text import kept_text
-from regard.text.kept_text import kept_of_text
-from regard.text.pair_split import draw_pairs
+from regard.base.locks import try_lock
+from regard.runs.compose import compose_recipe
+from regard.runs.prepare import open_data
+from regard.text import cached_text as kept_text
+from regard.text.cached_text import cached_for_text
 from regard.text.pairs import open_pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.split import draw_pairs
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 SENTENCES = [f"The {thing} costs {price} coins." for price in range(40) for thing in ("café", "house", "old boat")]
 SAID = [f"{thing} für {price} Münzen" for price in range(40) for thing in ("Das Café", "Das Haus", "Ein Boot")]
@@ -21,7 +21,7 @@ SAID = [f"{thing} für {price} Münzen" for price in range(40) for thing in ("Da
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """An empty cache, in which even little is worth keeping."""
-    monkeypatch.setattr(kept_text, "WORTH", 0)
+    monkeypatch.setattr(kept_text, "MIN_CACHED_CHARACTERS", 0)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "tokens"
 
@@ -42,13 +42,14 @@ def corpora(tmp_path_factory):
     return folder
 
 
-def facts(data, folder):
+def facts(opened, folder):
     """Everything a training takes from its data, as bytes."""
-    found = {"recipe": data.recipe.toml(), "origin": data.origin, "sentence": data.sentence}
+    data = opened.cut()
+    found = {"recipe": opened.recipe.toml(), "origin": data.origin, "sentence": data.sentence}
     for side in {data.tokenizers.target, data.tokenizers.source} - {None}:
         side.save(folder / "tokenizer.json")
         found[f"{side is data.tokenizers.target} tokenizer"] = (folder / "tokenizer.json").read_bytes()
-    cuts = data.arrays if isinstance(data, TextData) else {"train": data.train, "valid": data.valid}
+    cuts = data.arrays if hasattr(data, "arrays") else {"train": data.train, "valid": data.valid}
     for name, cut in cuts.items():
         arrays = {key: value for key, value in vars(cut).items() if hasattr(value, "dtype")}
         found[name] = {key: (str(value.dtype), value.tobytes()) for key, value in arrays.items()}
@@ -96,13 +97,13 @@ DAMAGES = (damage_nothing, cut_short, empty, flip_a_bit, put_a_folder_there)
 )
 def test_a_cold_a_warm_a_damaged_and_no_cache_give_the_same_bytes(corpora, cache, tmp_path, system, corpus, settings):
     recipe = compose_recipe(system, data=str(corpora / corpus), size="tiny", settings={"data": settings})
-    cold = facts(read_data(recipe), tmp_path)
+    cold = facts(open_data(recipe), tmp_path)
     made = {path: path.read_bytes() for path in cache.iterdir() if path.suffix in (".tokenizer", ".pairs", ".overlap")}
     assert {path.suffix for path in made} == {".tokenizer", ".overlap"} | ({".pairs"} if corpus != "text" else set())
     for damage in DAMAGES:
         for path in made:
             damage(path)
-        assert facts(read_data(recipe), tmp_path) == cold
+        assert facts(open_data(recipe), tmp_path) == cold
         if damage is put_a_folder_there:
             for path in made:
                 path.rmdir()
@@ -112,7 +113,7 @@ def test_a_cold_a_warm_a_damaged_and_no_cache_give_the_same_bytes(corpora, cache
     shutil.rmtree(cache)
     cache.parent.rmdir()
     cache.parent.write_text("no folder")
-    assert facts(read_data(recipe), tmp_path) == cold
+    assert facts(open_data(recipe), tmp_path) == cold
     assert cache.parent.read_text() == "no folder"
 
 
@@ -134,7 +135,7 @@ def test_another_text_setting_or_version_is_never_read_from_the_cache(monkeypatc
     others = [{}, {"kind": "word"}, {"vocabulary": None}, {"normalise": "none"}, {"pretokenised": True}]
 
     def learn(checksum="a text", **setting):
-        return kept_text.kept_tokenizer(SENTENCES, checksum, None, **base | setting)
+        return kept_text.cached_tokenizer(SENTENCES, checksum, None, **base | setting)
 
     for count, other in enumerate(others, 1):
         learn(**other)
@@ -152,14 +153,14 @@ def test_another_text_setting_or_version_is_never_read_from_the_cache(monkeypatc
 
 
 def keep(make):
-    return kept_of_text("overlap", None, ("x",), make, bytes, bytes)
+    return cached_for_text("overlap", None, ("x",), make, bytes, bytes)
 
 
 def test_while_another_process_writes_the_same_it_is_made_and_not_written(cache):
     assert keep(lambda: b"made") == b"made"
     (path,) = cache.iterdir()
     path.unlink()
-    with locked(path.with_name(f".{path.name}.lock")):
+    with try_lock(path.with_name(f".{path.name}.lock")):
         assert keep(lambda: b"made") == b"made"
         assert not path.exists()
     assert keep(lambda: b"made") == b"made"
@@ -177,9 +178,9 @@ def test_what_a_killed_process_left_is_removed_and_an_error_of_the_making_is_rai
 
 
 def test_little_text_is_not_kept(cache, monkeypatch):
-    monkeypatch.setattr(kept_text, "WORTH", 100)
+    monkeypatch.setattr(kept_text, "MIN_CACHED_CHARACTERS", 100)
     for size, files in ((99, 0), (100, 1)):
-        kept_of_text("overlap", size, (), lambda: b"made", bytes, bytes)
+        cached_for_text("overlap", size, (), lambda: b"made", bytes, bytes)
         assert len(list(cache.iterdir()) if cache.exists() else []) == files
 
 

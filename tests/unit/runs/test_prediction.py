@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.runs.prediction import Prediction
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.train(["abcdefghijklmnop"], "char")
 V = TOKENIZER.vocabulary

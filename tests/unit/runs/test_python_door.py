@@ -13,17 +13,20 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 from regard.cli.commands import _instead
-from regard.cli.evaluating import weights_measured
+from regard.cli.evaluate import weights_measured
 from regard.cli.options import check_systems
 from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
-from regard.runs import language_run, translation_run
-from regard.runs.facts import BEGINNING, read_note
+from regard.runs.compose import compose_recipe
+from regard.runs.dry_run import dry_run
 from regard.runs.recipe import parse_overrides
 from regard.runs.run_report import run_page
-from regard.runs.train import compose_recipe, dry_run, how_losses_differ
+from regard.runs.store.facts import BEGINNING, read_note
+from regard.runs.tasks.language import writing
+from regard.runs.tasks.translation import run as translation_run
+from regard.runs.train import how_losses_differ
 
 LINES = [f"{who} {does} {what}." for who in ("The cat", "A dog") for does in ("sees", "eats") for what in ("it", "été")]
 PAIRS = [(line, line.upper()) for line in LINES]
@@ -91,7 +94,7 @@ def test_a_run_goes_where_it_is_sent(lstm):
 
 
 def test_the_page_about_python_is_true(folder, monkeypatch, capsys):
-    page = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     monkeypatch.chdir(folder)
     exec(compile("".join(re.findall(r"```python\n(.*?)```", page, flags=re.S)), "python.md", "exec"), {})
     printed = capsys.readouterr().out
@@ -167,7 +170,7 @@ def test_one_way_to_say_how_to_search(translator):
 def test_the_second_text_builds_no_engine(lstm, monkeypatch):
     lstm.to("cpu")
     lstm.generate("The", max_tokens=3, temperature=0.5)
-    monkeypatch.setattr(language_run, "Engine", None)
+    monkeypatch.setattr(writing, "Engine", None)
     lstm.generate("A", max_tokens=5, temperature=0.5, seed=7)
     list(lstm.stream("A", max_tokens=5, sampling=regard.Sampling(0.5)))
 
@@ -391,15 +394,15 @@ def test_a_file_and_a_run_in_the_wrong_place_are_recognised(lstm, tmp_path):
     file, run = tmp_path / "lines.txt", str(lstm.folder)
     file.write_text("The cat\n", encoding="utf-8")
     assert _instead("regard score", str(file), ["score", run]).endswith(f"`regard score {run} < {file}`.")
-    assert _instead("regard score", run, ["score", str(file)]) == f"the run comes first, as in `regard score {run}`."
+    assert _instead("regard score", run, ["score", str(file)]) == f"put the run first, as in `regard score {run}`."
     with pytest.raises(RegardError, match=r"lines\.txt is not a run"):
         export(file, "arpa", lstm.folder)
 
 
 def test_a_setting_without_its_section_is_found():
     known = ["--size", "--seed", "training.steps", "training.ema", "model.layers"]
-    assert meant("--steps", known) == ": did you mean training.steps?"
-    assert meant("--ema", known) == ": did you mean training.ema?"
+    assert did_you_mean("--steps", known) == ": did you mean training.steps?"
+    assert did_you_mean("--ema", known) == ": did you mean training.ema?"
 
 
 def test_a_run_where_a_system_or_another_name_was_meant_is_recognised(lstm):

@@ -10,7 +10,7 @@ from regard.base.errors import RegardError
 from regard.runs.recipe import compose, parse_overrides, read_recipe
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.sizes import SIZES
-from regard.training.hyperparameters import Budget, Counting, PairTraining, Training
+from regard.training.hyperparameters import Budget, CountTraining, PairTraining, Training
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -67,7 +67,7 @@ def test_a_wrong_setting_is_refused_in_one_sentence(tree, said):
 @pytest.mark.parametrize("system", [system.name for system in SYSTEMS])
 def test_every_bound_is_checked_said_and_documented(system):
     recipe = compose(system, None)
-    beyond = {"least": -1, "above": 0, "most": 1, "below": 0}  # added to a bound: the nearest number that is refused
+    beyond = {"ge": -1, "gt": 0, "le": 1, "lt": 0}  # added to a bound: the nearest number that is refused
     checked = 0
     for part in ("data", "model", "training"):
         for f in dataclasses.fields(getattr(recipe, part)):
@@ -144,24 +144,24 @@ def test_settings_cannot_be_changed_in_place():
 
 
 LEARNING = {
-    "steps": (2000, {"least": 1}), "budget": ("", {}), "batch_tokens": (4096, {"least": 1}),
-    "accumulate": (1, {"least": 1}), "optimizer": ("adamw", {}), "learning_rate": (1e-3, {"above": 0}),
-    "schedule": ("cosine", {}), "decay": (0.8, {"above": 0, "most": 1}), "decay_after": (5, {"least": 0}),
-    "warmup": (100, {"least": 0}), "weight_decay": (0.01, {"least": 0}), "beta2": (0.99, {"least": 0, "below": 1}),
-    "clip": (1.0, {"least": 0}), "ema": (0.0, {"least": 0, "below": 1}),
-    "evaluate_every": (250, {"least": 1}), "validations": (0, {"least": 0}),
-    "patience": (0, {"least": 0}), "checkpoint_every": (250, {"least": 0}), "snapshots": (0, {"least": 0}),
-    "precision": ("auto", {}), "device": ("auto", {}), "threads": (0, {"least": 0, "most": 4096}), "shard": (False, {}),
-    "seed": (1, {"least": 0}),
+    "steps": (2000, {"ge": 1}), "budget": ("", {}), "batch_tokens": (4096, {"ge": 1}),
+    "accumulate": (1, {"ge": 1}), "optimizer": ("adamw", {}), "learning_rate": (1e-3, {"gt": 0}),
+    "schedule": ("cosine", {}), "decay": (0.8, {"gt": 0, "le": 1}), "decay_after": (5, {"ge": 0}),
+    "warmup": (100, {"ge": 0}), "weight_decay": (0.01, {"ge": 0}), "beta2": (0.99, {"ge": 0, "lt": 1}),
+    "clip": (1.0, {"ge": 0}), "ema": (0.0, {"ge": 0, "lt": 1}),
+    "evaluate_every": (250, {"ge": 1}), "validations": (0, {"ge": 0}),
+    "patience": (0, {"ge": 0}), "checkpoint_every": (250, {"ge": 0}), "snapshots": (0, {"ge": 0}),
+    "precision": ("auto", {}), "device": ("auto", {}), "threads": (0, {"ge": 0, "le": 4096}), "shard": (False, {}),
+    "seed": (1, {"ge": 0}),
 }  # fmt: skip
 TEXT = {
-    "batches": ("windows", {}), "window": (0, {"least": 0}), "validation_tokens": (200_000, {"least": 0}),
+    "batches": ("windows", {}), "window": (0, {"ge": 0}), "validation_tokens": (200_000, {"ge": 0}),
     "capture": ("auto", {}), "compile": ("auto", {}),
 }  # fmt: skip
 PAIRS = {
-    "label_smoothing": (0.1, {"least": 0, "below": 1}), "consistency": (0.0, {"least": 0}),
-    "keep": (5, {"least": 0}), "select": ("loss", {}),
-    "validation_pairs": (1000, {"least": 0}), "capture": ("auto", {}),
+    "label_smoothing": (0.1, {"ge": 0, "lt": 1}), "consistency": (0.0, {"ge": 0}),
+    "keep": (5, {"ge": 0}), "select": ("loss", {}),
+    "validation_pairs": (1000, {"ge": 0}), "capture": ("auto", {}),
 }  # fmt: skip
 
 
@@ -170,7 +170,7 @@ PAIRS = {
     [
         (Training, LEARNING | TEXT),
         (PairTraining, LEARNING | PAIRS),
-        (Counting, {name: LEARNING[name] for name in ("threads", "seed")}),
+        (CountTraining, {name: LEARNING[name] for name in ("threads", "seed")}),
     ],
 )
 def test_what_is_not_set_stays_what_it_was(kind, expected):
@@ -178,7 +178,7 @@ def test_what_is_not_set_stays_what_it_was(kind, expected):
     found = {each.name: (each.default, each.metadata["bounds"]) for each in dataclasses.fields(kind)}
     assert found == expected
     for name, (_, bounds) in expected.items():  # a bound itself is allowed, if it is not called above or below
-        for bound in ("least", "most"):
+        for bound in ("ge", "le"):
             if bound in bounds:
                 kind(**{name: bounds[bound]})
 

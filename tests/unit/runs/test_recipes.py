@@ -10,10 +10,10 @@ import regard
 from regard.base.errors import RegardError
 from regard.corpora.downloads import CATALOGUE
 from regard.corpora.phrasebook import make_pairs
-from regard.runs.history import read_metrics
+from regard.runs.compose import compose_recipe
 from regard.runs.recipe import SHIPPED
 from regard.runs.resolve import small_corpus_defaults
-from regard.runs.train import compose_recipe
+from regard.runs.store.history import read_metrics
 
 ROOT = Path(__file__).parents[3]
 RECIPES = sorted(SHIPPED.glob("*.toml"))
@@ -79,10 +79,10 @@ def test_a_recipe_is_found_by_its_name_from_any_folder_and_a_file_of_ones_own_co
 
 @named
 def test_the_perplexities_in_the_table_of_recipes_stand_in_the_recipe(path):
-    table = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8").splitlines()
+    table = (ROOT / "docs" / "reference" / "recipes.md").read_text(encoding="utf-8").splitlines()
     rows = [line.split("|")[3:] for line in table if line.startswith(f"| `{path.stem}` |")]
     if not rows:
-        pytest.skip("it has no row in docs/recipes.md")
+        pytest.skip("it has no row in docs/reference/recipes.md")
     comment = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
     perplexities = [cell.strip() for row in rows for cell in row if re.fullmatch(r"\d+\.\d+", cell.strip())]
     assert perplexities
@@ -91,9 +91,9 @@ def test_the_perplexities_in_the_table_of_recipes_stand_in_the_recipe(path):
 
 @named
 def test_a_recipe_whose_number_was_measured_has_the_budget_that_the_table_says(path):
-    table = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8").splitlines()
+    table = (ROOT / "docs" / "reference" / "recipes.md").read_text(encoding="utf-8").splitlines()
     rows = [line for line in table if line.startswith(f"| `{path.stem}` |")]
-    read = [int(found.replace(" ", "")) for row in rows for found in re.findall(r"\d+(?: \d{3}){2}", row)]
+    read = [int(found.replace(",", "")) for row in rows for found in re.findall(r"\d+(?:,\d{3}){2}", row)]
     recipe = compose_recipe(None, recipe=path)
     if not read or not getattr(recipe.training, "budget", ""):
         pytest.skip("counted, or not measured")

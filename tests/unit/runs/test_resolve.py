@@ -7,10 +7,12 @@ import pytest
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
 from regard.runs import resolve
-from regard.runs.data import read_data
+from regard.runs.compose import compose_recipe
+from regard.runs.dry_run import dry_run
+from regard.runs.prepare import open_data, prepare
 from regard.runs.recipe import compose
 from regard.runs.resolve import (
     DROPOUT,
@@ -26,7 +28,6 @@ from regard.runs.resolve import (
     small_corpus_defaults,
     validation_schedule,
 )
-from regard.runs.train import compose_recipe, prepare
 from regard.systems.catalogue import SYSTEMS
 from regard.training.hyperparameters import PairTraining, Training
 
@@ -134,24 +135,25 @@ def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
     settings = {"data": {"pairs": 30_000}, "training": {"device": "cpu"}}
     before = prepare(compose_recipe("transformer", data="phrasebook", size="medium", settings=settings)).recipe
     assert "fill this GPU" not in capsys.readouterr().err
-    there = read_data(compose_recipe("transformer", data="phrasebook", size="medium", settings=settings))
+    there = open_data(compose_recipe("transformer", data="phrasebook", size="medium", settings=settings))
+    facts = there.cut().facts(there.recipe)
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
-    monkeypatch.setattr(resolve, "memory_of", lambda device: ROOM)
-    data, notes = there.resolved()
-    after = data.recipe
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
+    after, notes = resolve.resolve(there.recipe, facts)
     assert before.training.batch_tokens < after.training.batch_tokens <= FULL_STEP
-    assert f"steps of {grouped(after.training.batch_tokens)} tokens, which fill this GPU" in "".join(notes)
+    assert f"steps of {group_digits(after.training.batch_tokens)} tokens, which fill this GPU" in "".join(notes)
 
 
 def test_labels_have_no_filled_steps(tmp_path, monkeypatch):
     path = tmp_path / "labels.tsv"
     path.write_text("".join(f"A sentence of {n} words .\t{n % 2}\n" for n in range(20_000)), encoding="utf-8")
     recipe = compose_recipe("classifier", data=str(path), size="medium", settings={"training": {"device": "cpu"}})
-    there = read_data(recipe)
+    there = open_data(recipe)
+    facts = there.cut().facts(there.recipe)
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
-    monkeypatch.setattr(resolve, "memory_of", lambda device: ROOM)
-    data, notes = there.resolved()
-    assert data.recipe.training.batch_tokens <= recipe.training.batch_tokens
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
+    after, notes = resolve.resolve(there.recipe, facts)
+    assert after.training.batch_tokens <= recipe.training.batch_tokens
     assert "fill this GPU" not in "".join(notes)
 
 
@@ -199,7 +201,7 @@ def test_a_small_file_is_given_a_small_model_unless_a_size_is_asked_for(pairs, c
 
 def test_the_dry_run_warns_of_a_thousand_epochs(pairs):
     settings = {"training": {"steps": 100_000, "patience": 0}, "model": {"width": 8, "heads": 2, "layers": 1}}
-    facts = regard.runs.train.dry_run(compose_recipe("transformer", data=str(pairs), settings=settings))
+    facts = dry_run(compose_recipe("transformer", data=str(pairs), settings=settings))
     assert "more than 100 epochs" in facts["warning"]
 
 

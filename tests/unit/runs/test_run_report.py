@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 import pytest
 
 import regard
+from regard.base.digests import with_digest
 from regard.corpora.phrasebook import make_pairs
 from regard.report.offline_page import script_of
 from regard.report.table import significant
 from regard.runs import run as run_module
-from regard.runs.facts import read_facts
 from regard.runs.run_report import NAME, read_metrics, run_page, samples, write_report
+from regard.runs.store.facts import read_facts
 
 HOSTILE = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
 SHORT = {"steps": 4, "evaluate_every": 2, "batch_tokens": 256, "threads": 1}
@@ -117,7 +118,7 @@ def test_no_word_of_a_text_a_name_or_a_recipe_becomes_markup(tmp_path):
     facts = read_facts(folder)
     facts |= {"device": HOSTILE, "platform": HOSTILE, "code": {"file": HOSTILE, "sha256": HOSTILE}}
     facts["corpus"] |= {"name": HOSTILE, "notes": [HOSTILE]}
-    (folder / "run.json").write_text(json.dumps(facts))
+    (folder / "run.json").write_text(json.dumps(with_digest(facts)))
     page = run_page(run, samples(run, [(HOSTILE, HOSTILE)]), {"split": HOSTILE, "perplexity": 2.0, HOSTILE: HOSTILE})
     written = (folder / NAME).read_text(encoding="utf-8")
     for text in (page, written):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.runs.folder import Tokenizers, build_model, has_source
 from regard.runs.recipe import compose
+from regard.runs.store.folder import Tokenizers, build_model, has_source
 from regard.systems.catalogue import SYSTEMS
 
 NEURAL = [system.name for system in SYSTEMS if system.trained != "counting"]
@@ -34,8 +34,8 @@ def test_code_of_ones_own_may_draw_more_than_weights(monkeypatch):
             super().__init__()
             self.fixed = torch.empty(vocabulary).uniform_(1, 2)
 
-    monkeypatch.setattr("regard.runs.folder.load_class", lambda name: Own)
-    monkeypatch.setattr("regard.runs.folder.is_own", lambda name: True)
+    monkeypatch.setattr("regard.runs.store.folder.load_class", lambda name: Own)
+    monkeypatch.setattr("regard.runs.store.folder.is_own", lambda name: True)
     model = build_model(compose("gpt", "tiny"), Tokenizers(SimpleNamespace(vocabulary=11)), drawn=False)
     assert (model.fixed >= 1).all()
 

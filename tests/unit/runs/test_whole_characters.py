@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import regard
-from regard.base.files import with_digest, without_digest
+from regard.base.digests import with_digest, without_digest
 
 JAPANESE = [
     f"{a}は{b}を{c}。" for a in ("猫", "犬", "彼女", "先生") for b in ("水", "本", "魚") for c in ("飲む", "食べる")

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from regard.base.errors import RegardError
-from regard.systems.code import admit_copy, load, locate, name_code
+from regard.systems.own.code import load, locate, trust_code, trust_copy
 
 MINE = "import {neighbour}\nclass Mine: pass\n"
 
@@ -31,15 +31,15 @@ def refused(code):
 
 def test_a_file_imports_from_its_folder_after_everything_that_is_installed(folder):
     before = list(sys.path)
-    load(name_code("place/mine.py:Mine"))
-    load(name_code("place/mine.py:Mine"))
+    load(trust_code("place/mine.py:Mine"))
+    load(trust_code("place/mine.py:Mine"))
     assert sys.path == [*before, str(folder)]
 
 
 def test_a_file_in_a_run_imports_nothing_from_the_run(folder):
     (folder / "run.json").write_text("{}")
     before = list(sys.path)
-    refused(name_code("place/mine.py:Mine"))
+    refused(trust_code("place/mine.py:Mine"))
     assert sys.path == before
 
 
@@ -48,7 +48,7 @@ def test_a_module_of_a_run_that_is_the_working_folder_imports_nothing_from_it(fo
     (folder / "mine.py").rename(folder / "mine_in_a_run.py")
     monkeypatch.chdir(folder)
     before = list(sys.path)
-    refused(name_code("mine_in_a_run:Mine"))
+    refused(trust_code("mine_in_a_run:Mine"))
     assert sys.path == before
 
 
@@ -57,6 +57,6 @@ def test_the_copy_in_a_run_imports_from_where_the_original_was_and_not_from_the_
     run.mkdir()
     (run / "run.json").write_text("{}")
     (run / "mine.py").write_bytes((folder / "mine.py").read_bytes())
-    load(admit_copy(locate("run/mine.py:Mine"), folder / "mine.py"))
+    load(trust_copy(locate("run/mine.py:Mine"), folder / "mine.py"))
     assert str(folder) in sys.path
     assert str(run) not in sys.path

@@ -217,8 +217,8 @@ def test_seq2seq_has_no_attention():
 def test_the_encoder_can_be_looked_into(name):
     model = build(name)
     source, lengths, _ = pairs()
-    memory, parts = model.explain_source(source, lengths)
-    assert memory.shape[:2] == source.shape
+    encoded, parts = model.explain_encode(source, lengths)
+    assert encoded["memory"].shape[:2] == source.shape
     assert set(parts["layers"]) == {str(layer) for layer in range(model.settings.layers)}
 
 

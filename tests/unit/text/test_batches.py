@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard import text
-from regard.text import batches as text_batches
-from regard.text.batches import Streams, Windows, segment_batches, segments
+from regard.text.batches import text_batches as text_batches
+from regard.text.batches.text_batches import Streams, Windows, segment_batches, segments
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 EOS = 0

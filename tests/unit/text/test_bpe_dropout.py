@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.text.bpe_dropout import DropoutPairs, Segmentations, merge
-from regard.text.pair_tokens import encode_pairs
 from regard.text.pairs import Pairs, open_pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.bpe_dropout import DropoutPairs, Segmentations, merge
+from regard.text.tokenizers.pair_tokens import encode_pairs
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 WORDS = "they are watching the watchers watch; she watched it, l'été n'est pas fini, don't wait."

@@ -7,9 +7,9 @@ from dataclasses import asdict
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text.check import _unknown_rate, check_text
+from regard.text.check.check_text import _unknown_rate, check_text
 from regard.text.corpus import Overlap, open_corpus
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 def write(path, text: str):

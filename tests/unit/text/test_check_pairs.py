@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from regard.base.errors import RegardError
-from regard.cli.datasets import data_check
-from regard.text.check_pairs import _Letters, _random_leak, check_pairs, swapped
+from regard.cli.data import data_check
+from regard.text.check.check_pairs import _Letters, _random_leak, check_pairs, swapped
 
 ENGLISH, FRENCH = map(
     str.split,
@@ -310,8 +310,8 @@ def test_the_check_of_labels_says_what_a_classifier_must_beat(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "translations" not in shown
     assert "label 3 27," in shown
-    assert ", and 2 other labels. The commonest alone is right 27.0 % of the time." in shown
-    assert "test: too few lines for each label to judge." in shown
+    assert ", and 2 other labels. Always predicting the most common label is right 27.0 % of the time." in shown
+    assert "test: too few lines per label to count them." in shown
 
 
 def test_a_stray_tab_is_a_finding(tmp_path):

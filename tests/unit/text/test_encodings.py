@@ -5,11 +5,11 @@ import codecs
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text.check import check_text
-from regard.text.check_pairs import check_pairs
+from regard.text.check.check_pairs import check_pairs
+from regard.text.check.check_text import check_text
 from regard.text.corpus import open_corpus, open_whole
-from regard.text.encodings import check_encoding, likely_encoding
 from regard.text.pairs import open_pairs, read_pairs
+from regard.text.readers.encodings import check_encoding, likely_encoding
 
 FRENCH = [f"L’été n° {n} – “très” chaud, déjà 5 €." for n in range(60)]
 WORDS = {

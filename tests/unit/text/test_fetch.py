@@ -144,7 +144,7 @@ def test_another_file_than_the_recorded_one_is_refused_until_it_is_accepted(know
 
 def test_fetching_says_where_the_catalogue_has_no_sum(known, capsys):
     main(["data", "fetch", "changing"])
-    assert "the catalogue has no SHA-256 for inside" in capsys.readouterr().err
+    assert "the publisher changes inside" in capsys.readouterr().err
     main(["data", "fetch", "plain"])
     assert "SHA-256" not in capsys.readouterr().err
 
@@ -184,7 +184,7 @@ def test_a_full_disk_is_said_in_one_sentence(known, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("regard.base.files.os.fsync", full)
+    monkeypatch.setattr("regard.base.writing.os.fsync", full)
     assert "disk is full" in failure("plain")
 
 
@@ -229,7 +229,7 @@ def test_archives_that_cannot_be_unpacked_are_said_in_one_sentence(known):
 
 
 def test_what_is_larger_than_any_corpus_is_not_kept(known, monkeypatch):
-    monkeypatch.setattr(fetch_module, "LARGEST", 1 << 20)
+    monkeypatch.setattr(fetch_module, "MAX_BYTES", 1 << 20)
     known.files["/host.org/packed.zip"] = packed(bytes(1 << 22))
     assert "more than 1 MiB" in failure("packed")
     known.files["/host.org/a/input.txt"] = bytes(1 << 21)

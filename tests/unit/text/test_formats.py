@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.base import files
+from regard.base import reading
 from regard.base.errors import RegardError
-from regard.text.check import check_text
-from regard.text.check_pairs import check_pairs
+from regard.text.check.check_pairs import check_pairs
+from regard.text.check.check_text import check_text
 from regard.text.corpus import open_corpus
-from regard.text.lines import LONGEST_LINE
-from regard.text.pair_files import find_pair_files, holds_pairs
 from regard.text.pairs import is_pairs, open_pairs, read_pairs
+from regard.text.readers.lines import MAX_LINE_BYTES
+from regard.text.readers.pair_files import find_pair_files, holds_pairs
 
 PAIRS = [(f"Nina vitabu {n}.", f"I have {n} books, and {n + 1} pens.") for n in range(2, 42)]
 BOM = b"\xef\xbb\xbf"
@@ -266,7 +266,7 @@ def test_a_memory_that_is_wrong_is_refused(tmp_path, content, said):
 
 
 def test_a_sentence_without_end_is_refused(tmp_path):
-    huge = tmx([{"sw": "x" * (LONGEST_LINE + 10), "en": "y"}])
+    huge = tmx([{"sw": "x" * (MAX_LINE_BYTES + 10), "en": "y"}])
     assert "more than 4 MiB" in refusal(write(tmp_path / "m.tmx", huge))
 
 
@@ -415,7 +415,7 @@ def test_zstandard_is_unpacked(tmp_path, monkeypatch):
     assert pairs_in(write(tmp_path / "p.tsv.zst", zstd.compress(tsv(PAIRS).encode()))) == PAIRS
     for wrong in (b"plain text\n", packed[:-9]):
         assert "not a whole zst file" in text_refusal(write(tmp_path / "w.txt.zst", wrong))
-    monkeypatch.setattr(files, "SMALL", 1 << 17)
+    monkeypatch.setattr(reading, "MAX_SMALL_BYTES", 1 << 17)
     assert "200 times" in text_refusal(write(tmp_path / "b.txt.zst", zstd.compress(b"\n" * (1 << 18))))
 
 
@@ -471,7 +471,7 @@ def test_a_column_of_a_table_is_text(tmp_path):
 
 
 def test_a_packed_file_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "SMALL", 1 << 17)  # else the same, but slower
+    monkeypatch.setattr(reading, "MAX_SMALL_BYTES", 1 << 17)  # else the same, but slower
     for content in (b"\n" * (1 << 18), b"a" * (1 << 18)):
         assert "200 times" in text_refusal(write(tmp_path / "bomb.txt.gz", gzip.compress(content)))
     for content in (b"a\tb\n" * (1 << 16), b"a" * (1 << 18), b"a\tb\n" + b"\t\n" * (1 << 17)):
@@ -487,7 +487,7 @@ def test_blanks_are_read_in_linear_time(tmp_path):
 
 
 def test_a_line_without_end_is_refused(tmp_path):
-    path = write(tmp_path / "long.txt", b"word " * (LONGEST_LINE // 5 + 10) + b"\nshort\n")
+    path = write(tmp_path / "long.txt", b"word " * (MAX_LINE_BYTES // 5 + 10) + b"\nshort\n")
     assert "a line of more than 4 MiB" in text_refusal(path)
     assert "a line of more than 4 MiB" in refusal(path.rename(tmp_path / "long.tsv"))
 

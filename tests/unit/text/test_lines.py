@@ -6,19 +6,19 @@ import io
 import pytest
 
 from regard.base.errors import RegardError
-from regard.corpora.split import Draw
-from regard.text import lines as lines_module
-from regard.text.lines import (
+from regard.corpora.split import HashSplit
+from regard.text.readers import lines as lines_module
+from regard.text.readers.lines import (
     LOOK,
     bounded_lines,
     encoding_of,
     read_lines,
     reading_text,
-    refuse_what_is_no_text,
+    require_text_file,
     skip_to,
     unpacked_name,
 )
-from regard.text.sources import DrawnLines, FileLines, ManyFiles, TableLines, content_digest, open_text
+from regard.text.readers.sources import DrawnLines, FileLines, ManyFiles, TableLines, content_digest, open_text
 
 
 def refusal(call, *arguments, **more):
@@ -91,14 +91,14 @@ def test_skipping_is_exact_also_where_nothing_can_be_sought():
 
 
 def test_a_line_may_be_as_long_as_the_longest_and_no_longer(monkeypatch):
-    monkeypatch.setattr(lines_module, "LONGEST_LINE", 6)
+    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 6)
     assert list(bounded_lines(io.BytesIO(b"12345\n123456"), "x")) == [b"12345\n", b"123456"]
     assert "x has a line of more than 0 MiB, line 2 from" in refusal(bounded_lines, io.BytesIO(b"1\n123456\n"), "x")
     assert lines_module.LOOK == 1 << 16
 
 
 def test_the_longest_line_has_four_mebibytes():
-    assert lines_module.LONGEST_LINE == 4 << 20
+    assert lines_module.MAX_LINE_BYTES == 4 << 20
 
 
 def test_names_lose_what_they_were_packed_with(tmp_path):
@@ -113,11 +113,11 @@ def test_what_is_no_text(tmp_path):
         (b"abc\0d", "zero byte at offset 3"), (b"\0abc", "zero byte at offset 0"),
     ):  # fmt: skip
         path.write_bytes(content)
-        assert said in refusal(refuse_what_is_no_text, path)
+        assert said in refusal(require_text_file, path)
     for content in (b" \n" * (LOOK // 2), b"x", "wide".encode("utf-16")):  # of the first more may come later
         path.write_bytes(content)
-        refuse_what_is_no_text(path)
-    assert "neither a file nor a folder" in refusal(refuse_what_is_no_text, tmp_path / "none")
+        require_text_file(path)
+    assert "neither a file nor a folder" in refusal(require_text_file, tmp_path / "none")
 
 
 # -- where lines come from -------------------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ def test_a_file_knows_its_size_if_it_can_be_told_without_reading(tmp_path):
     assert FileLines(plain, 4).size == 10
     assert FileLines(plain, 4, 8).size == FileLines(packed, 4, 8).size == 4
     assert FileLines(packed).size is FileLines(wide).size is ManyFiles((plain,)).size is None
-    draw = Draw(("valid", "test"))
+    draw = HashSplit(("valid", "test"))
     assert [DrawnLines(FileLines(plain), draw, name).size for name in ("train", "valid")] == [12, 0]
-    assert [DrawnLines(FileLines(plain), Draw(("valid",)), name).size for name in ("train", "valid")] == [13, 0]
+    assert [DrawnLines(FileLines(plain), HashSplit(("valid",)), name).size for name in ("train", "valid")] == [13, 0]
     assert DrawnLines(FileLines(packed), draw, "train").size is None
 
 

@@ -8,11 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.text.bpe_dropout import DropoutPairs
-from regard.text.pair_batches import PairBatches, _halved, pair_batches_in_order
-from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
+from regard.text.batches.pair_batches import PairBatches, _halved, pair_batches_in_order
 from regard.text.pairs import Pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.bpe_dropout import DropoutPairs
+from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs, offsets_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 law = settings(derandomize=True, deadline=None, max_examples=75)
 shapes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=60)

@@ -9,18 +9,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.fast.captured_step import captures
+from regard.fast.training.captured_step import captures
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.bpe_dropout import DropoutPairs
-from regard.text.pair_batches import PairBatches, side_by_side
-from regard.text.pair_shapes import ShapedPairBatches, least_rounding
-from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
+from regard.text.batches.pair_batches import PairBatches, side_by_side
+from regard.text.batches.pair_shapes import ShapedPairBatches, least_rounding
 from regard.text.pairs import Pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.bpe_dropout import DropoutPairs
+from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs, offsets_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, to_device
-from regard.training.validation import Verdict
+from regard.training.validation import ValidationResult
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 shapes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=60)
@@ -203,7 +203,7 @@ def test_a_trainers_step_is_that_of_the_pairs_alone(tmp_path, parts):
     for shape in (None, (7, 9, 11)):
         batch = side_by_side(pairs, np.arange(3), shape)
         recipe = compose("transformer", "tiny", {"training": {"accumulate": parts, "capture": "off"}})
-        built = Trainer(model("transformer"), One(batch), lambda _: Verdict(1.0), recipe.training, tmp_path)
+        built = Trainer(model("transformer"), One(batch), lambda _: ValidationResult(1.0), recipe.training, tmp_path)
         loss, count = built.runner.gradient(batch)
         assert count == 17
         gradients.append([loss, *(weight.grad for weight in built.model.parameters())])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.text.pair_split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
+from regard.text.split import MAX_HELD_OUT, are_labels, count_pair_overlap, draw_pairs, normalize_for_comparison
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 words = st.sampled_from(["I see", "i see!", "we go", "We  go.", "é", "e\u0301", "?", "!", "", *"abcdefghijklmnop"])
@@ -25,7 +25,7 @@ def test_every_pair_is_in_one_split_and_no_two_splits_share_a_side(pairs):
     if "labels" in drawn.origin:
         return
     for side in sides(pairs):
-        texts = bare(side)
+        texts = normalize_for_comparison(side)
         used = [{texts[index] for index in chosen} - {""} for chosen in drawn.splits.values()]
         assert sum(map(len, used)) == len(set().union(*used))
 
@@ -43,7 +43,7 @@ def test_the_order_of_the_pairs_changes_no_split(pairs, random):
 
 
 def test_large_files_hold_out_two_thousand_and_small_ones_a_twentieth():
-    for count, held in ((100_000, HELD_OUT_MOST), (4000, 200), (20, 1), (3, 1)):
+    for count, held in ((100_000, MAX_HELD_OUT), (4000, 200), (20, 1), (3, 1)):
         texts = [f"sentence {number}" for number in range(count)]
         splits = draw_pairs(texts, [text.upper() + " fr" for text in texts]).splits
         assert (len(splits["valid"]), len(splits["test"])) == (held, held)
@@ -97,13 +97,13 @@ def test_a_text_that_grows_moves_no_pair_between_valid_and_test():
     [("I'm here!", "i M HERE"), ("Cafe\u0301 ?", "café"), ("« Oui »", "oui."), ("a  b", " a b"), ("STRASSE", "Straße")],
 )
 def test_case_punctuation_spaces_and_composition_make_no_difference(one, other):
-    assert bare([one]) == bare([other])
+    assert normalize_for_comparison([one]) == normalize_for_comparison([other])
 
 
 def test_other_letters_and_marks_make_a_difference():
-    assert len(set(bare(["a", "b", "é", "e", "कि", "की", "?", "!", "1", "2"]))) == 10
-    assert bare([]) == []
-    assert bare(["", " "]) == ["", ""]
+    assert len(set(normalize_for_comparison(["a", "b", "é", "e", "कि", "की", "?", "!", "1", "2"]))) == 10
+    assert normalize_for_comparison([]) == []
+    assert normalize_for_comparison(["", " "]) == ["", ""]
 
 
 def test_overlap_is_counted_by_side_and_by_pair():

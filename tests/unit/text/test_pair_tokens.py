@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
-from regard.text.pair_tokens import encode_pairs, gather, offsets_of
 from regard.text.pairs import PairCorpus, Pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.pair_tokenizers import train_tokenizers, why_this_vocabulary
+from regard.text.tokenizers.pair_tokens import encode_pairs, gather, offsets_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = Pairs(
@@ -101,7 +101,7 @@ def test_the_vocabulary_follows_the_size_of_the_corpus_and_says_why():
         sizes.append(tokenizers[0].vocabulary)
     assert sizes[0] < sizes[1]
     asked = train_tokenizers(CORPUS, "bpe", 270)
-    assert why_this_vocabulary(CORPUS, asked, 270).endswith("as asked for.")
+    assert why_this_vocabulary(CORPUS, asked, 270).endswith("as requested.")
     assert "for the source" in why_this_vocabulary(CORPUS, train_tokenizers(CORPUS, "word", joint=False))
 
 
@@ -150,4 +150,4 @@ def test_why_a_vocabulary_has_its_size():
         f": one per 200 characters of the 60 pairs ({characters} characters) and every character itself, at most 8000, "
         "so that each is seen often enough to be learned."
     )
-    assert why("bpe", 258).endswith("258 byte pairs for both sides, as asked for.")
+    assert why("bpe", 258).endswith("258 byte pairs for both sides, as requested.")

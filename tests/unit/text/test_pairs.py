@@ -10,9 +10,6 @@ from regard.base.errors import RegardError
 from regard.corpora.builtin import TOYS, phrases
 from regard.corpora.downloads import CATALOGUE
 from regard.text.corpus import GivenLines
-from regard.text.pair_files import _is_language, find_pair_files, open_pair_source
-from regard.text.pair_split import count_pair_overlap
-from regard.text.pair_tokenizers import train_tokenizers
 from regard.text.pairs import (
     PairCorpus,
     Pairs,
@@ -24,7 +21,10 @@ from regard.text.pairs import (
     read_pairs,
     weighted,
 )
-from regard.text.tables import Wanted
+from regard.text.readers.columns import Wanted
+from regard.text.readers.pair_files import _is_language, find_pair_files, open_pair_source
+from regard.text.split import count_pair_overlap
+from regard.text.tokenizers.pair_tokenizers import train_tokenizers
 
 ENOUGH = [(f"source {number}", f"cible {number}") for number in range(60)]
 
@@ -122,7 +122,7 @@ def test_languages_that_are_not_said_or_not_there_are_asked_for(tmp_path):
 def test_half_a_split_is_refused(tmp_path):
     parallel(tmp_path, "train", ENOUGH)
     write(tmp_path / "valid.de", ["allein"])
-    assert "valid.de' has no valid file in 'en' beside it" in refusal(tmp_path, source="de", target="en")
+    assert "valid.de' has no valid file in 'en' next to it" in refusal(tmp_path, source="de", target="en")
 
 
 def test_any_ending_is_a_language_if_the_user_says_so(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
-from regard.corpora import kept_phrasebook as kept
+from regard.corpora import cached_phrasebook as kept
 from regard.corpora.phrasebook import LECTURES, Pair, french, lexicon, make_pairs, normalised, phrasebook
 from regard.corpora.phrasebook.lexicon import GIVING, INTRANSITIVE
 from regard.corpora.phrasebook.nouns import BARE, after, article_words
@@ -67,13 +67,13 @@ def test_a_kept_phrasebook_is_made_once_and_again_if_its_file_is_damaged(tmp_pat
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     made, asked = phrasebook(60, longest=9), []
     monkeypatch.setattr(kept, "phrasebook", lambda *given, **named: asked.append(given) or phrasebook(*given, **named))
-    assert kept.kept_phrasebook(60, 9) == kept.kept_phrasebook(60, 9) == made
+    assert kept.cached_phrasebook(60, 9) == kept.cached_phrasebook(60, 9) == made
     assert asked == [(60,)]
     (file,) = (tmp_path / "phrasebook").iterdir()
     whole = file.read_bytes()
     for damaged in (whole[:-1], whole.replace(b"They", b"Them", 1), b""):
         file.write_bytes(damaged)
-        assert kept.kept_phrasebook(60, 9) == made
+        assert kept.cached_phrasebook(60, 9) == made
         assert file.read_bytes() == whole
     assert len(asked) == 4
 
@@ -81,7 +81,7 @@ def test_a_kept_phrasebook_is_made_once_and_again_if_its_file_is_damaged(tmp_pat
 def test_a_phrasebook_needs_no_cache(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("no folder")
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    assert kept.kept_phrasebook(10, 9) == phrasebook(10, longest=9)
+    assert kept.cached_phrasebook(10, 9) == phrasebook(10, longest=9)
     assert (tmp_path / "cache").read_text() == "no folder"
 
 

@@ -7,16 +7,17 @@ import hashlib
 
 import numpy as np
 
-from regard.text.batches import Streams, Windows
-from regard.text.bpe_dropout import DropoutPairs, Segmentations
+from regard.text.batches.pair_batches import PairBatches, pair_batches_in_order
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.batches.text_batches import Streams, Windows
 from regard.text.corpus import Corpus, open_corpus
-from regard.text.pair_batches import PairBatches, pair_batches_in_order
-from regard.text.pair_shapes import ShapedPairBatches
-from regard.text.pair_split import draw_pairs
-from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
 from regard.text.pairs import PairCorpus, Pairs, open_pairs, toy_pairs
-from regard.text.sources import FileLines, GivenLines, ManyFiles, open_text
-from regard.text.tokenizer import BYTE_SYMBOLS, Tokenizer, _byte_pairs
+from regard.text.readers.sources import FileLines, GivenLines, ManyFiles, open_text
+from regard.text.split import draw_pairs
+from regard.text.tokenizers.bpe_dropout import DropoutPairs, Segmentations
+from regard.text.tokenizers.engine import BYTE_SYMBOLS, byte_pairs
+from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs, offsets_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = str.split("they are watching the watchers watch she watched it l'été n'est pas fini wait")
 LINES = [" ".join(WORDS[(7 * n + k * k) % len(WORDS)] for k in range(1 + n % 9)) for n in range(300)]
@@ -26,7 +27,7 @@ MERGES = str.split(  # of a run that was begun before characters were merged fir
 )
 SYMBOLS = ["<eos>", *sorted(BYTE_SYMBOLS), *(pair.replace("+", "") for pair in MERGES)]
 PAIRS = [tuple(pair.split("+")) for pair in MERGES]
-TOKENIZER = Tokenizer(_byte_pairs({symbol: n for n, symbol in enumerate(SYMBOLS)}, PAIRS, True))
+TOKENIZER = Tokenizer(byte_pairs({symbol: n for n, symbol in enumerate(SYMBOLS)}, PAIRS, True))
 
 
 def digest(*arrays):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.text.subtitles import LINE, Subtitles, break_lines
+from regard.text.readers.subtitles import LINE, Subtitles, break_lines
 
 SRT = """\
 1

@@ -6,33 +6,28 @@ from pathlib import Path
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text import tables
-from regard.text.sources import open_text
-from regard.text.tables import (
-    Table,
-    Wanted,
+from regard.text.readers import tables
+from regard.text.readers.columns import Wanted, _find, _is_constant, _numbers_rows, pair_columns, text_column
+from regard.text.readers.sources import open_text
+from regard.text.readers.tables import (
+    TextTable,
     _are_names,
     _check_width,
     _delimiter,
-    _find,
     _has_quotes,
     _is_header,
     _is_name,
-    _numbers_rows,
-    _says_nothing,
     _some,
     flat,
     has_tabs,
     kind_of,
     one_line,
     open_table,
-    pair_columns,
-    text_column,
 )
 
 
 def table(columns, *rows, kind="TSV", header=False, languages=None, paths=("pairs.tsv",)):
-    return Table(
+    return TextTable(
         tuple(map(Path, paths)), kind, ("UTF-8",), tuple(columns), header, tuple(rows), None, languages or {}
     )  # fmt: skip
 
@@ -116,9 +111,9 @@ def test_columns_at_the_end_that_say_nothing_are_left_out():
     rows = [[f"a{n}", f"b{n}", attributed.format(n)] for n in range(3)]
     assert pair_columns(table("123", *rows), Wanted()) == (0, 1)
     assert pair_columns(table("12", ["a", "b"], ["a", "b"]), Wanted()) == (0, 1)  # of two none is left out
-    assert _says_nothing(table("12", ["a", "x"], ["b"], ["c", "x"]), 1)
-    assert not _says_nothing(table("12", ["a", "x"], ["b"]), 1)
-    assert not _says_nothing(table("12", ["a", "x"], ["b", "y"]), 1)
+    assert _is_constant(table("12", ["a", "x"], ["b"], ["c", "x"]), 1)
+    assert not _is_constant(table("12", ["a", "x"], ["b"]), 1)
+    assert not _is_constant(table("12", ["a", "x"], ["b", "y"]), 1)
 
 
 def test_a_column_that_counts_the_rows_is_no_text():
@@ -352,7 +347,7 @@ def test_broken_quotes_are_named_by_the_line_where_they_begin(tmp_path):
     rows = list(broken.rows(lambda what, line: found.append((what, line))))
     assert rows == [(1, ["a", "b"]), (3, ["f", "g"])]
     assert found == [("a quote that is not closed or not doubled", line) for line in (2, 4)]
-    assert "not doubled on line 2; mend it" in asked(lambda: list(broken.rows()))
+    assert "not doubled on line 2; fix it" in asked(lambda: list(broken.rows()))
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
@@ -436,15 +431,15 @@ def test_parquet_and_arrow_are_read_in_bounded_pieces(tmp_path, monkeypatch):
     in_parquet = sum(batch.nbytes for batch in parquet.ParquetFile(parts[0]).iter_batches(8192))
     for name, most in (("a.parquet", max(in_parquet, largest)), ("b.arrow", in_arrow)):
         path = tmp_path / name
-        monkeypatch.setattr(tables, "most_unpacked", lambda path, most=most: most)
+        monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path, most=most: most)
         assert len(list(open_table([path]).rows())) == 200
-        monkeypatch.setattr(tables, "most_unpacked", lambda path, most=most: most - 1)
+        monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path, most=most: most - 1)
         assert "200 times" in asked(lambda path=path: list(open_table([path]).rows()))
 
 
 def test_a_text_without_end_in_a_binary_file_is_named_by_its_row(tmp_path, monkeypatch):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(tables, "LONGEST_LINE", 5)
+    monkeypatch.setattr(tables, "MAX_LINE_BYTES", 5)
     parquet.write_table(arrow.table({"text": ["12345", "123456", "a"]}), tmp_path / "a.parquet")
     found = []
     rows = list(open_table([tmp_path / "a.parquet"]).rows(lambda what, line: found.append(line)))
@@ -454,7 +449,7 @@ def test_a_text_without_end_in_a_binary_file_is_named_by_its_row(tmp_path, monke
 
 def test_a_table_is_shown_without_its_rows(tmp_path):
     shown = repr(made(tmp_path, "a secret\tb\n"))
-    assert shown.startswith("Table(paths=")
+    assert shown.startswith("TextTable(paths=")
     assert "secret" not in shown
     assert "function" not in shown
 
@@ -486,15 +481,15 @@ def test_a_file_of_exactly_the_largest_size_is_read(tmp_path, monkeypatch):
     file = parquet.ParquetFile(path)
     largest = file.metadata.row_group(0).total_byte_size
     assert largest > sum(batch.nbytes for batch in file.iter_batches())
-    monkeypatch.setattr(tables, "most_unpacked", lambda path: largest)
+    monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path: largest)
     assert list(open_table([path]).rows()) == [(1, ["a"])]
-    monkeypatch.setattr(tables, "most_unpacked", lambda path: largest - 1)
+    monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path: largest - 1)
     assert "200 times" in asked(open_table, [path])
 
 
 def test_a_text_that_is_too_long_is_said_in_mebibytes(tmp_path, monkeypatch):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(tables, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(tables, "MAX_LINE_BYTES", 1 << 20)
     parquet.write_table(arrow.table({"text": ["a" * ((1 << 20) + 1)]}), tmp_path / "a.parquet")
     assert "a text of more than 1 MiB on line 1" in asked(lambda: list(open_table([tmp_path / "a.parquet"]).rows()))
 

@@ -15,9 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.text import tokenizer as tokenizer_module
-from regard.text.piece_table import PieceTable, cut_spaced, cut_words
-from regard.text.tokenizer import BYTE_SYMBOLS, Tokenizer, blocks
+from regard.text.tokenizers import tokenizer as tokenizer_module
+from regard.text.tokenizers import vocabulary
+from regard.text.tokenizers.engine import BYTE_SYMBOLS
+from regard.text.tokenizers.piece_table import PieceTable, cut_spaced, cut_words
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import blocks
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = [
@@ -158,7 +161,7 @@ def test_pieces_found_by_their_bytes_have_the_ids_of_those_cut_as_strings(tokeni
     as_bytes._piece_table = PieceTable([*as_bytes._remembered])
     ids, ends = as_strings.encode_text(lines)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizer_module, "SHORT", 0)
+        patch.setattr(tokenizer_module, "SHORT_TEXT", 0)
         for _ in range(3):  # the last time all are in the table
             found, found_ends = as_bytes.encode_text(lines)
             assert (found.tolist(), found_ends.tolist()) == (ids.tolist(), ends.tolist())
@@ -175,7 +178,7 @@ def test_bytes_are_cut_at_the_white_space_of_strings(kind, monkeypatch):
 
 
 def test_a_table_is_made_when_a_long_text_has_looked_up_as_many_pieces_as_it_holds(monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "SHORT", 20)
+    monkeypatch.setattr(tokenizer_module, "SHORT_TEXT", 20)
     tokenizer = Tokenizer.train(TEXT, "word")
     for text, made in (
         ("a b c d e f g h i j k", False),
@@ -345,7 +348,7 @@ def test_only_words_and_characters_can_be_unknown():
 
 
 def test_remembered_pieces_are_forgotten_in_time(monkeypatch):
-    monkeypatch.setattr("regard.text.tokenizer.REMEMBERED", 10)
+    monkeypatch.setattr("regard.text.tokenizers.tokenizer.CACHED_CHARACTERS", 10)
     tokenizer, fresh = Tokenizer.train(TEXT, "bpe"), Tokenizer.train(TEXT, "bpe")
     for text in TEXT * 3:
         assert tokenizer.encode(text) == fresh._engine.encode(text).ids
@@ -398,8 +401,8 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):
 
 
 def test_a_file_that_is_too_large_for_a_tokenizer_is_not_read(tmp_path, monkeypatch):
-    assert tokenizer_module.MOST_BYTES == 256 << 20
-    monkeypatch.setattr(tokenizer_module, "MOST_BYTES", 1 << 20)
+    assert tokenizer_module.MAX_FILE_BYTES == 256 << 20
+    monkeypatch.setattr(tokenizer_module, "MAX_FILE_BYTES", 1 << 20)
     path = tmp_path / "tokenizer.json"
     path.write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(RegardError, match="has more than 1 MiB"):
@@ -491,9 +494,9 @@ def test_smaller_ones_are_refused(arguments):
 
 
 def test_byte_pairs_have_a_largest_default(monkeypatch):
-    assert (tokenizer_module.LARGEST_BPE, tokenizer_module.CHARACTERS_PER_SYMBOL) == (8000, 200)
-    monkeypatch.setattr(tokenizer_module, "LARGEST_BPE", 260)
-    monkeypatch.setattr(tokenizer_module, "CHARACTERS_PER_SYMBOL", 1)
+    assert (vocabulary.MAX_BPE_SYMBOLS, vocabulary.CHARACTERS_PER_SYMBOL) == (8000, 200)
+    monkeypatch.setattr(vocabulary, "MAX_BPE_SYMBOLS", 260)
+    monkeypatch.setattr(vocabulary, "CHARACTERS_PER_SYMBOL", 1)
     assert Tokenizer.train(TEXT * 3, "bpe").vocabulary == 260
     rare = Tokenizer.train(["abab", "cd"], "bpe", 400)
     assert rare.tokens[257:] == ["ab"]  # what occurs once is not merged
@@ -517,7 +520,7 @@ def test_bytes_are_shown_as_themselves_or_by_their_number():
 
 
 def test_remembered_pieces_are_counted_in_characters(monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "REMEMBERED", 6)
+    monkeypatch.setattr(tokenizer_module, "CACHED_CHARACTERS", 6)
     words = Tokenizer.train(["abc def ghi j"], "word", 9)
     words.encode("abc def")
     assert words._remembered.keys() == {"\n", "abc", "def"}
@@ -643,9 +646,7 @@ def test_a_model_of_another_kind_is_refused_by_what_it_has_more(tmp_path):
 
 def test_training_draws_no_bar_of_its_own(monkeypatch):
     options, trainer = {}, tokenizers.trainers.BpeTrainer
-    monkeypatch.setattr(
-        tokenizer_module.trainers, "BpeTrainer", lambda **given: options.update(given) or trainer(**given)
-    )
+    monkeypatch.setattr(vocabulary.trainers, "BpeTrainer", lambda **given: options.update(given) or trainer(**given))
     Tokenizer.train(TEXT, "bpe")
     assert options["show_progress"] is False
 

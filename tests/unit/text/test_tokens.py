@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.base.digests import file_digest
 from regard.base.errors import RegardError
-from regard.base.files import file_digest
-from regard.text import tokens as tokens_module
 from regard.text.corpus import Corpus, GivenLines, open_corpus
-from regard.text.pair_tokens import encode_side
-from regard.text.tokenizer import Tokenizer, blocks
-from regard.text.tokens import WRITTEN_EOS, cached, load_tokens, tokenise
+from regard.text.tokenizers import tokens as tokens_module
+from regard.text.tokenizers.pair_tokens import encode_side
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokens import WRITTEN_EOS, cached, load_tokens, tokenise
+from regard.text.tokenizers.vocabulary import blocks
 
 law = settings(derandomize=True, deadline=None, max_examples=40)
 some_line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))
@@ -165,7 +166,7 @@ def test_what_was_cut_before_a_kill_is_not_cut_again(tmp_path, monkeypatch, kind
     lines = [f"line {n} of the text, number {n * n}" for n in range(400)]
     tokenizer = Tokenizer.train(lines, kind)
     whole = tokenise(lines, tokenizer, tmp_path / "whole.npy")
-    monkeypatch.setattr(tokens_module, "KEPT_EVERY", 500)
+    monkeypatch.setattr(tokens_module, "SAVE_EVERY", 500)
     monkeypatch.setattr(tokens_module, "blocks", lambda lines: blocks(lines, 300))
     path, read = tmp_path / "cut.npy", []
     for after in (150, 260):
@@ -220,7 +221,7 @@ def test_only_large_texts_are_cut_by_several_processes(tmp_path, monkeypatch, si
         pass
 
     asked, cut = [], tokens_module._cut
-    monkeypatch.setattr(tokens_module, "LARGE", 100)
+    monkeypatch.setattr(tokens_module, "MIN_PARALLEL_BYTES", 100)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0: {0, 1, 2}}[process], raising=False)
     monkeypatch.setattr(
         tokens_module, "_cut", lambda texts, tokenizer, count: asked.append(count) or cut(texts, tokenizer, 1)
@@ -369,7 +370,7 @@ def test_where_a_system_does_not_say_which_cores_are_free_all_are_taken(tmp_path
     asked, cut = [], tokens_module._cut
     monkeypatch.delattr("os.sched_getaffinity", raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    monkeypatch.setattr(tokens_module, "LARGE", 1)
+    monkeypatch.setattr(tokens_module, "MIN_PARALLEL_BYTES", 1)
     monkeypatch.setattr(
         tokens_module, "_cut", lambda texts, tokenizer, count: asked.append(count) or cut(texts, tokenizer, 1)
     )  # fmt: skip

@@ -3,8 +3,8 @@
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text import translation_memory
-from regard.text.translation_memory import memory_kind, read_memory
+from regard.text.readers import translation_memory
+from regard.text.readers.translation_memory import memory_kind, read_memory
 
 TMX = '<tmx version="1.4"><header/><body>{}</body></tmx>'
 XLIFF = '<xliff version="{}" {}><file {}>{}</file></xliff>'
@@ -103,7 +103,7 @@ def test_elements_nest_at_most_64_deep(tmp_path, depth, fine):
 
 
 def test_a_sentence_and_a_tag_have_a_largest_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(translation_memory, "LONGEST_LINE", 300)
+    monkeypatch.setattr(translation_memory, "MAX_LINE_BYTES", 300)
     monkeypatch.setattr(translation_memory, "BLOCK", 100)
     assert units(tmp_path, TMX.format(f"<tu>{segment('x' * 300)}</tu><tu>{segment('y' * 300)}</tu>"))[1][1][1] == {
         "en": "y" * 300
@@ -114,7 +114,7 @@ def test_a_sentence_and_a_tag_have_a_largest_size(tmp_path, monkeypatch):
     assert "a sentence of more than 0 MiB" in refusal(tmp_path, TMX.format(f"<tu>{segment('x' * 301)}</tu>"))
     assert "a tag or comment of more than" in refusal(tmp_path, TMX.format(f"<!--{'x' * 600}-->"))
     assert units(tmp_path, TMX.format(f"<!--{'x' * 150}--><tu>{segment('a')}</tu>"))[1] == [(1, {"en": "a"})]
-    monkeypatch.setattr(translation_memory, "LONGEST_LINE", 3 << 20)
+    monkeypatch.setattr(translation_memory, "MAX_LINE_BYTES", 3 << 20)
     monkeypatch.setattr(translation_memory, "BLOCK", 1 << 20)
     assert "a tag or comment of more than 3 MiB" in refusal(tmp_path, TMX.format(f"<!--{'x' * (5 << 20)}-->"))
 
@@ -126,7 +126,7 @@ def test_what_is_no_memory_says_where(tmp_path):
 
 @pytest.mark.parametrize("longest, fine", [(400, True), (399, False)])
 def test_a_comment_is_measured_from_its_first_byte(tmp_path, monkeypatch, longest, fine):
-    monkeypatch.setattr(translation_memory, "LONGEST_LINE", longest)
+    monkeypatch.setattr(translation_memory, "MAX_LINE_BYTES", longest)
     monkeypatch.setattr(translation_memory, "BLOCK", 100)
     rest = f"<tmx><tu>{segment('a')}</tu></tmx>"
     assert len(rest) < 100  # so that the comment ends in the last block

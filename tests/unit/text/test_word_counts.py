@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from regard.text import word_counts
-from regard.text.word_counts import SplitCounts, _bins, _places, count_words
+from regard.text.tokenizers import word_counts
+from regard.text.tokenizers.word_counts import SplitCounts, _bins, _places, count_words
 
 TRAIN = ["the cat sat", "the dog, the cat", "", "  ", "<unk> sat"]
 VALID = ["the bird", "cat"]
@@ -27,8 +27,8 @@ def test_a_small_text_by_hand():
 
 
 def test_of_a_large_split_the_beginning_is_counted(monkeypatch):
-    assert word_counts.MOST == 40_000_000
-    monkeypatch.setattr(word_counts, "MOST", 10)
+    assert word_counts.MAX_CHARACTERS == 40_000_000
+    monkeypatch.setattr(word_counts, "MAX_CHARACTERS", 10)
     for lines, count, whole in ((["12345", "67890"], 2, True), (["12345", "678901", "x"], 2, False)):
         found = count_words({"train": lines}).splits["train"]
         assert (found.lines, found.whole) == (count, whole)

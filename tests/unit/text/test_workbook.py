@@ -10,7 +10,7 @@ import openpyxl
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text.check_pairs import check_pairs
+from regard.text.check.check_pairs import check_pairs
 from regard.text.corpus import open_corpus
 from regard.text.pairs import is_pairs, open_pairs, read_pairs
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.fast.captured_step import captures, overwrite_at_once
+from regard.fast.training.captured_step import captures, overwrite_at_once
 from regard.layers.state import map_state, overwrite
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
 from regard.training import log
 from regard.training.budget import Progress
 from regard.training.log import TrainingLog
-from regard.training.optimisers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
+from regard.training.optimizers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
 
 
 def training(**settings):

@@ -15,14 +15,15 @@ import pytest
 import torch
 
 from forked import forked
+from regard.base import device
+from regard.base.device import device_memory
 from regard.base.errors import RegardError, Stopped
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.batches import Streams, Windows
-from regard.training import out_of_memory
+from regard.text.batches.text_batches import Streams, Windows
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
-from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, largest_steps, memory_of
+from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, largest_steps
 from regard.training.validation import TextValidation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
@@ -90,7 +91,7 @@ def test_a_step_that_does_not_fit_ends_with_a_sentence_and_the_step_before_on_di
     assert f"from step {step}" in str(said.value)
     again = trainer(tmp_path / "short", system)
     again.restore()
-    assert again.at.step == step
+    assert again.progress.step == step
     again.train()
     assert bits(tmp_path / "short") == bits(tmp_path / "whole")
 
@@ -104,7 +105,7 @@ def test_a_validation_that_does_not_fit_is_made_up_for(tmp_path):
     judge, calls = short.validate, []
 
     def too_much():
-        calls.append(short.at.step)
+        calls.append(short.progress.step)
         if len(calls) == 2:
             torch.empty(1 << 40)
         return judge()
@@ -114,7 +115,7 @@ def test_a_validation_that_does_not_fit_is_made_up_for(tmp_path):
         short.train()
     again = trainer(tmp_path / "short")
     again.restore()
-    assert again.at.step == 10
+    assert again.progress.step == 10
     again.train()
     assert bits(tmp_path / "short") == bits(tmp_path / "whole")
 
@@ -125,7 +126,7 @@ def test_weights_in_the_middle_of_an_update_are_not_saved(tmp_path):
     update = short.optimizer.step
 
     def half(*_):
-        if short.at.step == 6:
+        if short.progress.step == 6:
             short.model.embedding.table.weight.data.fill_(7)
             torch.empty(1 << 40)
         return update()
@@ -135,7 +136,7 @@ def test_weights_in_the_middle_of_an_update_are_not_saved(tmp_path):
         short.train()
     again = trainer(tmp_path / "short")
     again.restore()
-    assert again.at.step == 4
+    assert again.progress.step == 4
     assert again.model.embedding.table.weight.max().item() < 7
 
 
@@ -196,9 +197,9 @@ def test_the_first_500_steps_are_searched_and_the_last():
 def test_memory_is_the_machines_or_what_a_container_may_take(tmp_path, monkeypatch, limit):
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(out_of_memory, "Path", lambda path: tmp_path / Path(path).name)
-    monkeypatch.setattr(out_of_memory.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
-    assert memory_of(torch.device("cpu")) == (1_000_000 if limit == "1000000\n" else 4_096_000)
+    monkeypatch.setattr(device, "Path", lambda path: tmp_path / Path(path).name)
+    monkeypatch.setattr(device.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
+    assert device_memory(torch.device("cpu")) == (1_000_000 if limit == "1000000\n" else 4_096_000)
 
 
 def test_the_sentence_names_what_helps_where_memory_ran_out():
@@ -254,7 +255,7 @@ def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
 MEASURED = """
 import sys, torch
 from regard.cli import main
-from regard.runs.train import peak_memory
+from regard.runs.dry_run import peak_memory
 main(sys.argv[1:])
 print(peak_memory(torch.device("cpu")))
 """
@@ -281,7 +282,7 @@ def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, w
 
 
 def test_a_run_keeps_what_decides_its_result(tmp_path):
-    from regard.runs.train import _changed
+    from regard.runs.resume import _changed
 
     recipe = compose("gpt", "tiny", {})
     assert _changed(recipe, {"training": {"accumulate": "4"}}).training.accumulate == 4

@@ -110,9 +110,9 @@ def test_lines_of_older_runs_have_no_checksum(tmp_path):
 
 
 def test_a_file_of_more_than_the_most_was_not_written_here(path, monkeypatch):
-    monkeypatch.setattr(metrics, "MOST_METRICS", path.stat().st_size)
+    monkeypatch.setattr(metrics, "MAX_METRICS_BYTES", path.stat().st_size)
     assert sound_metrics(path)[0] == ROWS
-    monkeypatch.setattr(metrics, "MOST_METRICS", path.stat().st_size - 1)
+    monkeypatch.setattr(metrics, "MAX_METRICS_BYTES", path.stat().st_size - 1)
     with pytest.raises(RegardError, match="more than"):
         sound_metrics(path)
 

@@ -7,8 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.runs.recipe import compose
 from regard.systems import gpt, nnlm
 from regard.systems.catalogue import load_class
-from regard.training.muon import Muon, hidden_matrices, orthogonalised
-from regard.training.optimisers import build_optimizer
+from regard.training.muon import Muon, hidden_matrices, orthogonalized
+from regard.training.optimizers import build_optimizer
 
 RATES = {"learning_rate": 0.02, "weight_decay": 0.1, "beta2": 0.99}
 
@@ -17,18 +17,18 @@ RATES = {"learning_rate": 0.02, "weight_decay": 0.1, "beta2": 0.99}
 def test_the_update_has_the_gradients_directions_and_singular_values_near_one(shape):
     gradient = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     u, _, v = torch.linalg.svd(gradient, full_matrices=False)
-    turned = u.mT @ orthogonalised(gradient) @ v.mT  # diagonal where the singular vectors are the gradient's own
+    turned = u.mT @ orthogonalized(gradient) @ v.mT  # diagonal where the singular vectors are the gradient's own
     values = turned.diagonal(dim1=-2, dim2=-1)
     assert (turned - torch.diag_embed(values)).abs().max() < 1e-10
     assert values.min() > 0.6
     assert values.max() < 1.3
-    torch.testing.assert_close(orthogonalised(gradient * 1e-4), orthogonalised(gradient))  # whatever its size
+    torch.testing.assert_close(orthogonalized(gradient * 1e-4), orthogonalized(gradient))  # whatever its size
 
 
 def test_products_are_those_of_the_shorter_side():
     def operations(*shape):
         with FlopCounterMode(display=False) as counted:
-            orthogonalised(torch.ones(3, *shape))
+            orthogonalized(torch.ones(3, *shape))
         return counted.get_total_flops()
 
     assert operations(40, 16) == operations(16, 40) < operations(40, 40)

@@ -5,16 +5,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.runs.folder import average_weights
 from regard.runs.recipe import compose
+from regard.runs.store.folder import average_weights
 from regard.systems.catalogue import load_class
-from regard.text.pair_batches import PairBatch, side_by_side
-from regard.text.pair_tokens import TokenPairs, offsets_of
+from regard.text.batches.pair_batches import PairBatch, side_by_side
+from regard.text.tokenizers.pair_tokens import TokenPairs, offsets_of
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, disagreement, to_device
-from regard.training.optimisers import Average
-from regard.training.validation import Verdict
+from regard.training.optimizers import WeightAverage
+from regard.training.validation import ValidationResult
 
 VOCABULARY = 11
 SYSTEMS = ("seq2seq", "bahdanau", "transformer")
@@ -113,7 +113,7 @@ def trainer(system, folder, **settings):
     recipe = compose(system, "tiny", {"model": {"width": 16, "dropout": 0.0}, "training": settings})
     torch.manual_seed(0)
     built = load_class(system)(VOCABULARY, recipe.model).double()
-    return Trainer(built, Same(batch(7)), lambda model: Verdict(1.0), recipe.training, folder)
+    return Trainer(built, Same(batch(7)), lambda model: ValidationResult(1.0), recipe.training, folder)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -130,7 +130,7 @@ def test_micro_batches_give_the_gradient_of_the_whole(system, tmp_path, consiste
 
 def test_the_moving_average_is_of_the_last_sixth_first_and_then_of_the_last_steps():
     layer, decay = torch.nn.Linear(1, 1, bias=False).double(), 0.75
-    average, expected = Average(decay), None
+    average, expected = WeightAverage(decay), None
     for n in range(1, 40):
         with torch.no_grad():
             layer.weight.fill_(float(n * n))
@@ -147,7 +147,7 @@ def test_the_average_is_what_is_validated_and_saved(tmp_path):
         """What the validations were shown, and what training went on with."""
         run, seen = trainer("transformer", folder, **settings, **more), []
         run.validation = lambda model: (
-            seen.append(model.embedding.table.weight.detach().clone()) or Verdict(1.0 / len(seen))
+            seen.append(model.embedding.table.weight.detach().clone()) or ValidationResult(1.0 / len(seen))
         )
         run.train()
         return seen, run.model.embedding.table.weight
@@ -171,7 +171,7 @@ def test_the_average_is_what_is_validated_and_saved(tmp_path):
 def test_bleu_can_decide_which_weights_are_kept(tmp_path):
     run = trainer("transformer", tmp_path, steps=4, evaluate_every=1, keep=0)
     scores = iter([10.0, 30.0, 20.0, 25.0])
-    run.validation = lambda model: Verdict(1.0, {"bleu": next(scores)}, "bleu")
+    run.validation = lambda model: ValidationResult(1.0, {"bleu": next(scores)}, "bleu")
     at = run.train()
     assert at.best_step == 2
     assert at.best_words == "BLEU 30.00"

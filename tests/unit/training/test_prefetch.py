@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.text.batches import Windows
-from regard.training.prefetch import Feed
+from regard.text.batches.text_batches import Windows
+from regard.training.prefetch import PrefetchingLoader
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ def same(a, b):
 @pytest.mark.parametrize("ahead", [0, 1, 4])
 @pytest.mark.parametrize("steps", [range(40), [0, 1, 2, 17, 18, 3, 3, 4, 40]], ids=["in order", "jumping"])
 def test_every_step_gets_its_batch_however_it_is_asked_for(steps, ahead):
-    feed = Feed(windows(), CPU, ahead)
+    feed = PrefetchingLoader(windows(), CPU, ahead)
     assert all(same(feed(step), windows().batch(step)) for step in steps)
     feed.close()
 
@@ -42,7 +42,7 @@ def test_the_next_batches_are_made_while_nobody_asks():
                 ready.set()
             return windows().batch(step)
 
-    feed = Feed(Noting(), CPU, 4)
+    feed = PrefetchingLoader(Noting(), CPU, 4)
     feed(5)
     ready.wait()
     feed.close()
@@ -58,7 +58,7 @@ def test_an_error_of_the_thread_is_raised_at_the_step_it_belongs_to():
                 raise OSError("the disk is gone")
             return windows().batch(step)
 
-    feed = Feed(Broken(), CPU, 4)
+    feed = PrefetchingLoader(Broken(), CPU, 4)
     for step in range(3):
         feed(step)
     with pytest.raises(OSError, match="the disk is gone"):
@@ -68,8 +68,8 @@ def test_an_error_of_the_thread_is_raised_at_the_step_it_belongs_to():
 
 
 def test_batches_are_made_ahead_for_a_gpu_alone():
-    assert Feed(windows(), torch.device("cuda")).ahead == 4
-    assert Feed(windows(), CPU).ahead == 0
+    assert PrefetchingLoader(windows(), torch.device("cuda")).ahead == 4
+    assert PrefetchingLoader(windows(), CPU).ahead == 0
 
 
 def test_a_closed_feed_makes_no_more_batches(monkeypatch):
@@ -91,7 +91,7 @@ def test_a_closed_feed_makes_no_more_batches(monkeypatch):
         shutdown(self, wait=True)
 
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", released)
-    feed = Feed(Noting(), CPU, 4)
+    feed = PrefetchingLoader(Noting(), CPU, 4)
     feed(0)
     feed.close()
     assert made == [0, 1]
@@ -99,7 +99,7 @@ def test_a_closed_feed_makes_no_more_batches(monkeypatch):
 
 def test_a_closed_feed_leaves_no_thread():
     before = set(threading.enumerate())
-    feed = Feed(windows(), CPU, 4)
+    feed = PrefetchingLoader(windows(), CPU, 4)
     feed(0)
     (thread,) = set(threading.enumerate()) - before
     feed.close()

@@ -71,7 +71,7 @@ def test_what_is_saved_is_what_was_although_the_training_went_on(tmp_path, disk)
     weights = {name: weight.clone() for name, weight in one.model.state_dict().items()}
     moments = [value["exp_avg"].clone() for value in one.optimizer.state.values()]
     one.save(wait=False)
-    one.files.keep_validated(one.at.step, one.files.copy_weights())
+    one.files.keep_validated(one.progress.step, one.files.copy_weights())
     for _ in range(2):
         one.step()
     assert disk.written == []
@@ -136,7 +136,7 @@ def test_a_disk_that_is_full_ends_the_training_with_its_sentence_and_the_checkpo
     assert one.files.writer.thread is None
     again = ready(tmp_path)
     again.restore()
-    assert again.at.step == [0, 0, 4, 4, 4, 8, 8, 8][fails]
+    assert again.progress.step == [0, 0, 4, 4, 4, 8, 8, 8][fails]
 
 
 @pytest.mark.parametrize("error", [Stopped, KeyboardInterrupt, ValueError])
@@ -146,7 +146,7 @@ def test_however_a_training_ends_its_last_files_are_written(tmp_path, disk, erro
     step = one.step
 
     def ending():
-        if one.at.step == 4:
+        if one.progress.step == 4:
             if error is not Stopped:
                 raise error
             one.stop_requested = True
@@ -174,7 +174,7 @@ def test_the_end_of_a_budget_leaves_the_time_that_the_last_files_took(tmp_path, 
     one = ready(tmp_path, budget="100s")
     one.files.writer.took = {"weights": 2.0, "checkpoint": 6.0}
     one._sync()
-    one.at.started, one.clock.ending = 10.0, 12.0
+    one.progress.started, one.clock.ending = 10.0, 12.0
     assert one.clock.fraction(45.0) == 35.0 / (100.0 - 10.0 - 12.0 - 8.0)
 
 

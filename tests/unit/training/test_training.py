@@ -14,8 +14,8 @@ from regard.layers.state import map_state
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.checkpointing import subsample_steps, weights_in
 from regard.training.metrics import cut_metrics
-from regard.training.optimisers import Average, build_optimizer, learning_rate_at
-from regard.training.validation import Verdict
+from regard.training.optimizers import WeightAverage, build_optimizer, learning_rate_at
+from regard.training.validation import ValidationResult
 from small_trainers import VOCABULARY, Clock, bits, set_clock, trainer
 
 NEVER_STOPPED = {}  # the folder of each training that was made
@@ -68,7 +68,7 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, tmp_path_fa
     torch.manual_seed(999)  # whatever happened in between
     second = trainer(tmp_path / "cut", system, **settings)
     second.restore()
-    assert second.at.step == stop + 1
+    assert second.progress.step == stop + 1
     second.train()
     assert bits(tmp_path / "cut") == bits(whole)
     assert bits(tmp_path / "cut", "model.safetensors") == bits(whole, "model.safetensors")
@@ -91,7 +91,7 @@ def test_a_checkpoint_written_before_a_hard_kill_is_enough(tmp_path):
 
     def save_then_die(**_):
         save()
-        if killed.at.step == 8:
+        if killed.progress.step == 8:
             raise Killed
 
     killed.save = save_then_die
@@ -157,7 +157,7 @@ def test_training_lowers_the_loss_and_leaves_a_learning_curve(tmp_path):
     assert len(curve) == 4
     assert curve[0] < math.log(VOCABULARY)
     assert curve[-1] < curve[0] - 0.1
-    assert one.at.tokens > 0
+    assert one.progress.tokens > 0
 
 
 def test_metrics_are_cut_back_to_the_checkpoint(tmp_path):
@@ -180,9 +180,9 @@ def test_what_a_resume_computes_with_lies_as_in_pytorchs_own_memory(tmp_path):
 
 def test_early_stopping_ends_a_run_that_no_longer_improves(tmp_path):
     one = trainer(tmp_path, "lstm", steps=500, evaluate_every=1, patience=3, learning_rate=1e-9, warmup=0)
-    one.at.best = 0.0  # nothing can beat this
+    one.progress.best = 0.0  # nothing can beat this
     one.train()
-    assert one.at.step == 3
+    assert one.progress.step == 3
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_weights(tmp_path):
@@ -258,7 +258,7 @@ def test_a_plateau_lowers_the_rate_when_a_validation_is_no_better_and_only_then(
 
     def validation(model):
         rates.append(one.optimizer.param_groups[0]["lr"])  # of the step before
-        return Verdict(losses[len(rates) - 1])
+        return ValidationResult(losses[len(rates) - 1])
 
     one.validation = validation
     one.train()
@@ -316,7 +316,7 @@ def test_adam_forgets_squared_gradients_as_beta2_says(kind):
 
 def test_the_average_is_the_mean_of_the_weights_seen():
     model = torch.nn.Linear(2, 1, bias=False)
-    average, values = Average(1.0), [1.0, 2.0, 6.0]
+    average, values = WeightAverage(1.0), [1.0, 2.0, 6.0]
     for value in values:
         with torch.no_grad():
             model.weight.fill_(value)
@@ -328,7 +328,7 @@ def test_the_average_is_the_mean_of_the_weights_seen():
 
 
 def averaged(decay, values):
-    model, average = torch.nn.Linear(1, 1, bias=False).double(), Average(decay)
+    model, average = torch.nn.Linear(1, 1, bias=False).double(), WeightAverage(decay)
     for value in values:
         with torch.no_grad():
             model.weight.fill_(value)
@@ -428,7 +428,7 @@ def test_the_clock_of_a_resumed_run_goes_on(timed):
     step = made.step
 
     def interrupted():
-        made.stop_requested = made.at.step == 14
+        made.stop_requested = made.progress.step == 14
         return step()
 
     made.step = interrupted

@@ -7,14 +7,14 @@ import signal
 import threading
 import weakref
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from regard.base.errors import RegardError, Stopped
-from regard.text.batches import Windows
+from regard.text.batches.text_batches import Windows
 from regard.training import budget as clocks
 from regard.training import loop
 from regard.training.budget import Progress
@@ -23,7 +23,7 @@ from regard.training.checkpointing import kept_weights, subsample_steps, weights
 from regard.training.distributed import Group
 from regard.training.log import TrainingLog
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
-from regard.training.optimisers import (
+from regard.training.optimizers import (
     build_optimizer,
     clip,
     divisor,
@@ -31,10 +31,11 @@ from regard.training.optimisers import (
     set_learning_rate,
     warmup_within,
 )
-from regard.training.prefetch import Feed
+from regard.training.out_of_memory import rescue
+from regard.training.prefetch import PrefetchingLoader
 from regard.training.probe import measure_steps, probe_peak_memory
 from regard.training.steps import StepRunner
-from regard.training.validation import PairValidation, TextValidation, Verdict, best_words
+from regard.training.validation import PairValidation, TextValidation, ValidationResult, best_words
 from small_trainers import VOCABULARY, Clock, ids, set_clock, trainer
 
 
@@ -92,7 +93,7 @@ def judging(losses):
     def validation(model):
         model.eval()
         seen.append(losses[min(len(seen), len(losses) - 1)])
-        return Verdict(seen[-1])
+        return ValidationResult(seen[-1])
 
     return validation
 
@@ -106,9 +107,9 @@ def test_the_log_is_a_mean_over_tokens_about_once_a_second(tmp_path, bar, clock)
     one.validation = judging([math.log(8), 5.0])
 
     def step():
-        n = one.at.step
+        n = one.progress.step
         clock.now += seconds[n]
-        one.at.step, one.at.tokens = n + 1, one.at.tokens + counts[n]
+        one.progress.step, one.progress.tokens = n + 1, one.progress.tokens + counts[n]
         return torch.tensor(losses[n], dtype=torch.float64), counts[n]
 
     one.step = step
@@ -138,12 +139,12 @@ def test_the_log_is_a_mean_over_tokens_about_once_a_second(tmp_path, bar, clock)
     assert bar.steps[0][1] == ""
     assert bar.steps[1][1] == "loss 3.500 · perplexity 33.12 · 400 tokens/s"
     assert bar.steps[4][1] == "loss 800.000 · perplexity inf · 35 tokens/s · validation 11% of the time"
-    assert at.besides == {"validation": 1.125, "saving": 0.125}
+    assert at.overhead_seconds == {"validation": 1.125, "saving": 0.125}
     assert at.seconds == pytest.approx(4.25006)
 
 
 def test_what_takes_more_than_a_twentieth_of_the_time_is_mentioned(tmp_path, clock):
-    at = Progress(elapsed=160.0, besides={"validation": 8.0, "saving": 9.6})
+    at = Progress(elapsed=160.0, overhead_seconds={"validation": 8.0, "saving": 9.6})
     log = TrainingLog(None, Bar(), at)
     clock.now += 1.0
     log.trained(torch.tensor(1.0), 10, 0.1)
@@ -153,7 +154,7 @@ def test_what_takes_more_than_a_twentieth_of_the_time_is_mentioned(tmp_path, clo
 def test_other_figures_of_a_validation_are_logged_too(tmp_path):
     bar = Bar()
     log = TrainingLog(tmp_path / "metrics.jsonl", bar, Progress(step=3))
-    log.validated(Verdict(0.0, {"bleu": 31.25}, "bleu"), False)
+    log.validated(ValidationResult(0.0, {"bleu": 31.25}, "bleu"), False)
     assert bar.said == ["step 3: validation loss 0.0000, perplexity 1.00, BLEU 31.25"]
     assert entries(tmp_path)[0].items() >= {"split": "valid", "loss": 0.0, "perplexity": 1.0, "bleu": 31.25}.items()
 
@@ -165,7 +166,7 @@ def test_the_speed_leaves_out_the_validation_before(tmp_path, clock):
     assert log.write_pending() == 9.0
     assert entries(tmp_path)[-1]["tokens_per_second"] == 20.0
     clock.now += 30.0
-    log.validated(Verdict(1.0), True)
+    log.validated(ValidationResult(1.0), True)
     clock.now += 2.0
     assert log.trained(torch.tensor(3.0), 50, 0.1) == 3.0
     assert entries(tmp_path)[-1]["tokens_per_second"] == 25.0
@@ -177,7 +178,7 @@ def test_no_training_step_is_left_out_of_the_curve_however_often_it_is_validated
     losses = iter([1.0, 3.0, 5.0, 9.0, 2.0])
 
     def step():
-        one.at.step += 1
+        one.progress.step += 1
         return torch.tensor(next(losses)), 10
 
     one.step = step
@@ -192,7 +193,7 @@ def test_a_stop_leaves_no_training_step_out_of_the_curve(tmp_path, clock):
     step = one.step
 
     def stopping():
-        one.stop_requested = one.at.step == 2
+        one.stop_requested = one.progress.step == 2
         return step()
 
     one.step = stopping
@@ -207,7 +208,7 @@ def test_a_loss_that_the_log_finds_not_to_be_finite_stops_the_training(tmp_path,
 
     def step():
         clock.now += 1.0
-        one.at.step += 1
+        one.progress.step += 1
         return torch.tensor(math.nan), 10
 
     one.step = step
@@ -224,7 +225,7 @@ def test_weights_and_losses_that_are_not_finite_are_never_saved(tmp_path):
     before = (tmp_path / "training.safetensors").read_bytes()
     one.validation = judging([math.nan])
     with pytest.raises(RegardError, match="became nan"):
-        one._validate(TrainingLog(None, Bar(), one.at))
+        one._validate(TrainingLog(None, Bar(), one.progress))
     assert not (tmp_path / "model.safetensors").exists()
     with torch.no_grad():
         next(one.model.parameters())[0] = math.inf
@@ -257,7 +258,7 @@ def test_of_a_budget_of_seconds_the_end_is_left_free_for_the_last_validation_and
     step, shares = one.step, []
 
     def noting():
-        ending = sum(10.0 for _ in one.at.history[-1:])  # 8 + 2 for the weights; no checkpoint was written so far
+        ending = sum(10.0 for _ in one.progress.history[-1:])  # 8 + 2 for the weights; no checkpoint was written so far
         shares.append((one.clock.fraction(), (clock.now - began - 20.0) / (100.0 - 20.0 - ending)))
         return step()
 
@@ -265,7 +266,7 @@ def test_of_a_budget_of_seconds_the_end_is_left_free_for_the_last_validation_and
     at = one.train()
     assert [step for step, _ in at.history] == validated
     assert all(share == pytest.approx(expected) for share, expected in shares)
-    assert at.besides == {"validation": 10.0 * len(at.history), "saving": 2.0}
+    assert at.overhead_seconds == {"validation": 10.0 * len(at.history), "saving": 2.0}
     assert at.started == 20.0
 
 
@@ -275,7 +276,7 @@ def test_the_clock_is_looked_at_after_each_checkpoint(tmp_path, clock):
     step, shares = one.step, []
 
     def noting():
-        if not one.at.history:
+        if not one.progress.history:
             shares.append((one.clock.fraction(), (clock.now - began - 20.0) / 80.0))
         return step()
 
@@ -288,9 +289,9 @@ def test_the_clock_is_looked_at_after_each_checkpoint(tmp_path, clock):
 def test_at_least_half_of_the_time_is_for_steps(tmp_path, clock):
     one = timed(tmp_path, clock, "16s")
     one.clock.ending = 5.0
-    one.at.started, one.at.elapsed = 20.0, 22.0
+    one.progress.started, one.progress.elapsed = 20.0, 22.0
     assert one.clock.fraction() == 2.0 / 8.0
-    one.at.started, one.at.elapsed = 1.0, 3.0
+    one.progress.started, one.progress.elapsed = 1.0, 3.0
     assert one.clock.fraction() == 2.0 / 10.0
 
 
@@ -299,7 +300,7 @@ def test_at_least_half_of_the_time_is_for_steps(tmp_path, clock):
 )
 def test_what_is_spent_is_counted_in_the_unit_of_the_budget(tmp_path, budget, spent, unit):
     one = small(tmp_path, budget=budget, steps=12)
-    one.at = Progress(step=3, tokens=70, seconds=5.0, elapsed=9.0)
+    one.progress = Progress(step=3, tokens=70, seconds=5.0, elapsed=9.0)
     assert one.clock.spent() == spent
     assert one.clock.unit == unit
     assert one.clock.fraction() == spent / one.clock.limit.amount
@@ -321,9 +322,9 @@ def test_every_number_of_validations_is_made_whatever_the_number_of_steps(tmp_pa
     """Also where 49 times 1/49 is less than 1."""
     for steps in range(1, 60):
         one = small(tmp_path, steps=steps, validations=steps)
-        for one.at.step in range(steps):
-            one.at.validated = float(one.at.step)
-            one.at.step += 1
+        for one.progress.step in range(steps):
+            one.progress.validated = float(one.progress.step)
+            one.progress.step += 1
             assert one.clock.validation_is_due()
 
 
@@ -336,7 +337,7 @@ def counting(one, clock=None, seconds=0.0):
     """The trainer, whose steps compute nothing and take so long."""
 
     def step():
-        one.at.step, one.at.tokens = one.at.step + 1, one.at.tokens + 128
+        one.progress.step, one.progress.tokens = one.progress.step + 1, one.progress.tokens + 128
         if clock is not None:
             clock.now += seconds
         return torch.tensor(1.0), 128
@@ -379,10 +380,12 @@ def test_validations_that_take_long_leave_four_times_as_much_to_steps(tmp_path, 
 def test_a_checkpoint_follows_each_validation_where_no_steps_are_set(tmp_path):
     one, saved = counting(small(tmp_path, steps=12, validations=3, checkpoint_every=0)), []
     save = one.save
-    one.save = lambda **_: saved.append((one.at.step, len(one.at.history), one.at.validated)) or save()
+    one.save = lambda **_: (
+        saved.append((one.progress.step, len(one.progress.history), one.progress.validated)) or save()
+    )
     one.train()
     assert saved == [(4, 1, 4.0), (8, 2, 8.0), (12, 3, 12.0)]  # at the end once
-    one.at = Progress()
+    one.progress = Progress()
     saved.clear()
     one.clock.settings = replace(one.settings, checkpoint_every=5)
     one.train()
@@ -411,7 +414,7 @@ def test_patience_may_end_with_the_validation_that_is_made_up_for(tmp_path, pati
         return one
 
     one = again()
-    one.at = Progress(step=4, best=5.0, best_step=2, history=[(2, 5.0)], validated=2.0)
+    one.progress = Progress(step=4, best=5.0, best_step=2, history=[(2, 5.0)], validated=2.0)
     one.save()
     one = again()
     one.restore()
@@ -474,7 +477,8 @@ def test_before_the_first_step_nothing_was_done(tmp_path):
     nothing = {"step": 0, "tokens": 0, "seconds": 0.0, "elapsed": 0.0, "started": 0.0, "besides": {}, "best": math.inf}
     nothing |= {"criterion": "loss", "best_step": -1, "stuck": 0, "drops": 0, "averaged": 0, "finished": False}
     assert progress == nothing | {"history": [], "validated": 0.0}
-    assert asdict(Progress()) == progress
+    assert Progress().as_note() == progress
+    assert Progress.from_note(progress) == Progress()
     assert one.runner.warm_up_steps == 0
     assert not one.runner.needs_tensor_learning_rate
 
@@ -519,7 +523,7 @@ def test_the_rate_decays_with_the_epochs(tmp_path):
     assert one.batches.steps_per_epoch == 3
     rates = []
     for step in range(12):
-        one.at.step = step
+        one.progress.step = step
         rates.append(one.learning_rate)
     assert rates == [1.0] * 6 + [0.5] * 3 + [0.25] * 3
 
@@ -554,7 +558,7 @@ def test_the_warm_up_fits_into_a_budget_of_seconds(warmup, step, spent, wanted):
 @pytest.mark.parametrize("budget, wanted", [("100s", 120 / 198), ("100s of steps", 0.075), ("1M", 0.075)])
 def test_only_a_budget_of_the_users_seconds_shortens_the_warm_up(tmp_path, budget, wanted):
     one = small(tmp_path, budget=budget, warmup=1600, learning_rate=1.0)
-    one.at = Progress(
+    one.progress = Progress(
         step=119, seconds=20.0, elapsed=20.0
     )  # of 100 s, so 595 steps have room, of which a third may be warm-up
     assert one.learning_rate == pytest.approx(wanted)
@@ -590,12 +594,12 @@ def test_sgd_is_averaged_from_the_validation_on_that_is_worse_than_an_older_one(
 
     one, at, weights = trained("asgd")
     assert at.averaged == 4
-    assert at.stuck == 3  # counted anew for the average
+    assert at.validations_since_best == 3  # counted anew for the average
     torch.testing.assert_close(one.average.weights["embedding.table.weight"], torch.stack(weights[6:]).mean(0))
     torch.testing.assert_close(one.model.embedding.table.weight.detach(), weights[-1])
     one, at, _ = trained("sgd")
     assert at.averaged == 0
-    assert at.stuck == 9
+    assert at.validations_since_best == 9
 
 
 # -- a group ---------------------------------------------------------------------------------------------------------
@@ -614,7 +618,7 @@ class Ranks(Group):
         self.messages.append("barrier")
 
     @contextmanager
-    def synchronising(self, wrapped, *, last):
+    def synchronizing(self, wrapped, *, last):
         self.messages.append(last)
         yield
 
@@ -655,7 +659,7 @@ def test_what_is_dropped_differs_between_steps_and_processes_and_not_between_tri
     def seed(rank, step, seed=3):
         one = trainer(tmp_path, "lstm", seed=seed, batches="windows")
         one.group = Ranks(rank, 2)
-        one.at.step = step
+        one.progress.step = step
         torch.manual_seed(77)
         one.step()
         return torch.initial_seed()
@@ -723,12 +727,12 @@ def test_text_that_is_read_in_one_call_leaves_no_cache(tmp_path):
     one = small(tmp_path)
     batch = to_device(one.batches.batch(0), one.device)
     begun = one.model.begin(rows=len(batch.tokens))
-    assert Objective(one.model).first(batch, None) is None
-    assert Objective(one.model, keeps=False).first(batch, begun) is begun
-    empty = Objective(one.model, keeps=False).first(batch, None)
+    assert Objective(one.model).initial_state(batch, None) is None
+    assert Objective(one.model, keeps=False).initial_state(batch, begun) is begun
+    empty = Objective(one.model, keeps=False).initial_state(batch, None)
     assert not any(empty["past"].values())
     assert len(empty["seen"]) == len(batch.tokens)
-    assert Objective(torch.nn.Identity(), keeps=False).first(batch, None) is None
+    assert Objective(torch.nn.Identity(), keeps=False).initial_state(batch, None) is None
     assert not one.objective.keeps
     assert trainer(tmp_path, "lstm").objective.keeps
 
@@ -812,14 +816,14 @@ def test_what_was_written_after_the_checkpoint_is_forgotten(tmp_path):
 
     one = again()
     one.callbacks = (lambda row: row["step"] == 6 and one.group.__class__.nothing,)  # kills it: no such attribute
-    one.save, save = lambda **_: one.at.step == 4 and save(), one.save
+    one.save, save = lambda **_: one.progress.step == 4 and save(), one.save
     with pytest.raises(AttributeError):
         one.train()
     assert moments() == [[2, 4, 6], [0, 2, 4, 6]]
     assert [row["step"] for row in validations(tmp_path)] == [2, 4, 6]
     one = again()
     one.restore()
-    assert one.at.step == 4
+    assert one.progress.step == 4
     assert moments() == [[2, 4], [0, 2, 4]]
     assert [row["step"] for row in entries(tmp_path)] == [2, 2, 4, 4]
     one.train()
@@ -910,7 +914,7 @@ def test_only_weights_that_are_whole_are_saved(tmp_path, doing, averages):
         one.average.add(one.model)
 
     def from_third(method):
-        return lambda *given: without_memory() if one.at.step >= 3 else method(*given)
+        return lambda *given: without_memory() if one.progress.step >= 3 else method(*given)
 
     if doing == "step":
         one.runner.gradient = from_third(one.runner.gradient)
@@ -942,9 +946,9 @@ def test_of_several_processes_none_writes_a_checkpoint_and_each_has_its_rows(tmp
     one = small(tmp_path, batch_tokens=96)
     one.group, one.rows = Ranks(0, 2), 6
     one.save = without_memory  # is not called
-    assert "accumulate 2` goes on from its last checkpoint" in one._rescue()
+    assert "accumulate 2` goes on from its last checkpoint" in rescue(one)
     one.rows = 3
-    assert "train anew with a smaller training.window (now 16)" in one._rescue()
+    assert "train anew with a smaller training.window (now 16)" in rescue(one)
 
 
 # -- dry runs --------------------------------------------------------------------------------------------------------
@@ -952,21 +956,21 @@ def test_of_several_processes_none_writes_a_checkpoint_and_each_has_its_rows(tmp
 
 def test_a_rehearsal_takes_the_largest_steps_twice_and_writes_the_files(tmp_path):
     one = small(tmp_path, optimizer="asgd")
-    one.feed = Feed(one.batches, one.device, 2)
+    one.feed = PrefetchingLoader(one.batches, one.device, 2)
     last = one.batches.steps_per_epoch - 1
     steps, sizes, step = [], [], one.step
 
     def noting():
         assert one.model.training
         assert one.state is None
-        steps.append(one.at.step)
+        steps.append(one.progress.step)
         return step()
 
     class Noted(TextValidation):
         def __call__(self, model):
             sizes.append(len(self.ids))
             model.eval()
-            return Verdict(1.0)
+            return ValidationResult(1.0)
 
     one.step, one.validation = noting, Noted(np.zeros(30_000, dtype=np.uint16), 0)
     probe_peak_memory(one, 1000)
@@ -982,7 +986,7 @@ def test_a_rehearsal_repeats_each_step_until_it_has_its_full_speed(tmp_path):
     one = small(tmp_path)
     one.runner.warm_up_steps, one.validation = 3, judging([1.0])
     steps, step = [], one.step
-    one.step = lambda: steps.append(one.at.step) or step()
+    one.step = lambda: steps.append(one.progress.step) or step()
     probe_peak_memory(one, 1)
     assert steps == [0] * 6
     assert not one.average.active
@@ -996,9 +1000,9 @@ def test_steps_are_measured_after_their_warm_up(tmp_path, clock, warm_up, steps)
 
     def step():
         clock.now += 2.0 + len(taken)
-        taken.append(one.at.step)
-        one.at.tokens += 10 * len(taken)
-        one.at.step += 1
+        taken.append(one.progress.step)
+        one.progress.tokens += 10 * len(taken)
+        one.progress.step += 1
 
     one.step = step
     seconds, tokens = measure_steps(one, 3, clock.perf_counter)
@@ -1010,7 +1014,7 @@ def test_steps_are_measured_after_their_warm_up(tmp_path, clock, warm_up, steps)
 
 def test_a_training_leaves_no_thread_behind(tmp_path):
     one = small(tmp_path, steps=2)
-    one.feed = Feed(one.batches, one.device, 2)
+    one.feed = PrefetchingLoader(one.batches, one.device, 2)
     one.train()
     assert one.feed.thread is None
 
@@ -1020,9 +1024,9 @@ def test_a_training_leaves_no_thread_behind(tmp_path):
 
 def test_pairs_are_judged_by_their_loss_or_by_bleu():
     by_loss = PairValidation(lambda model: 2.5)(None)
-    assert (by_loss, by_loss.objective) == (Verdict(2.5), 2.5)
+    assert (by_loss, by_loss.objective) == (ValidationResult(2.5), 2.5)
     by_bleu = PairValidation(lambda model: 2.5, lambda model: 30.0)(None)
-    assert (by_bleu, by_bleu.objective) == (Verdict(2.5, {"bleu": 30.0}, "bleu"), -30.0)
+    assert (by_bleu, by_bleu.objective) == (ValidationResult(2.5, {"bleu": 30.0}, "bleu"), -30.0)
     assert best_words(2.34567, "loss") == "loss 2.3457"
     assert best_words(-31.2, "bleu") == "BLEU 31.20"
 
@@ -1043,6 +1047,6 @@ def test_slow_steps_are_saved_by_the_clock_too(tmp_path, monkeypatch, seconds, r
     monkeypatch.setattr(clocks, "SAVED_REST", rest)
     one, saved = trainer(tmp_path, steps=4, evaluate_every=1000, checkpoint_every=1000), []
     save = one.save
-    one.save = lambda wait=True: (saved.append(one.at.step), save(wait))[1]
+    one.save = lambda wait=True: (saved.append(one.progress.step), save(wait))[1]
     one.train()
     assert saved == wanted

@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from random import Random
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.base.word_spans import find_words
 from regard.corpora.phrasebook.pair import Pair
-from regard.corpora.phrasebook.sentences import Sentences
+from regard.corpora.phrasebook.sentences import SentenceMaker
 from regard.corpora.split import line_hash
 
 __all__ = ["Pair", "make_pairs", "phrasebook"]
@@ -57,15 +57,15 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
             "ask for a positive number, and for shortest between 1 and longest."
         )
     random = Random(f"phrasebook {seed}")
-    grammar, seen, in_vain = Sentences(random), set[str](), 0
+    grammar, seen, in_vain = SentenceMaker(random), set[str](), 0
     while len(seen) < count:
         pair = grammar.sentence(shortest + int(random.random() * (longest - shortest + 1)))
         if pair.source in seen or not shortest <= len(find_words(pair.source)) <= longest:
             in_vain += 1
             if in_vain > PATIENCE:
                 raise RegardError(
-                    f"The phrasebook has little more than {grouped(len(seen))} sentences of {shortest} to {longest} "
-                    "words; ask for fewer pairs or allow longer ones."
+                    f"The phrasebook has little more than {group_digits(len(seen))} sentences of {shortest} "
+                    f"to {longest} words; ask for fewer pairs or allow longer ones."
                 )
             continue
         in_vain = 0

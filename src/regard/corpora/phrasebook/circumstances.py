@@ -16,11 +16,7 @@ from regard.corpora.phrasebook.lexicon import (
     SNOW,
     WHERE_ABOUTS,
 )
-from regard.corpora.phrasebook.nouns import (
-    Nominal,
-    NounPhrases,
-    after,
-)
+from regard.corpora.phrasebook.nouns import Nominal, NounPhrases, after
 from regard.corpora.phrasebook.pair import Word, length
 from regard.corpora.phrasebook.verbs import (
     FUTURE,

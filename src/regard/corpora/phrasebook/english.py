@@ -10,7 +10,7 @@ SILENT_H = ("hour", "honest")
 
 
 @dataclass(frozen=True)
-class Verb:
+class EnglishVerb:
     """`look at`, with the forms of its first word."""
 
     base: str
@@ -21,7 +21,7 @@ class Verb:
     particle: str = ""
 
 
-def verb(forms: str) -> Verb:
+def verb(forms: str) -> EnglishVerb:
     """From `give gave given`, `watch` or `look+at`; a fourth form is the gerund."""
     base, *irregular = forms.split()
     base, _, particle = base.partition("+")
@@ -29,7 +29,7 @@ def verb(forms: str) -> Verb:
     participle = irregular[1] if len(irregular) > 1 else past
     gerund = irregular[2] if len(irregular) > 2 else regular_gerund(base, past)
     third = {"have": "has", "be": "is"}.get(base) or ("goes" if base == "go" else plural(base))
-    return Verb(base, third, past, participle, gerund, particle.replace("+", " "))
+    return EnglishVerb(base, third, past, participle, gerund, particle.replace("+", " "))
 
 
 def plural(noun: str) -> str:

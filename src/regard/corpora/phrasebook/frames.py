@@ -34,9 +34,7 @@ from regard.corpora.phrasebook.lexicon import (
     WONDERING,
     Verb,
 )
-from regard.corpora.phrasebook.nouns import (
-    Nominal,
-)
+from regard.corpora.phrasebook.nouns import Nominal
 from regard.corpora.phrasebook.pair import Word
 from regard.corpora.phrasebook.verbs import (
     CONDITION,

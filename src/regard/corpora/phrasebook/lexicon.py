@@ -35,7 +35,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    english: english.Verb
+    english: english.EnglishVerb
     french: french.Conjugation
     subjects: str = "p"
     objects: str = ""

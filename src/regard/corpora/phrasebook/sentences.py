@@ -42,7 +42,7 @@ FRONTED = (
 COMMANDED = ACTIONS - {"staying"}
 
 
-class Sentences(Clauses):
+class SentenceMaker(Clauses):
     """Sentences of at most `room` English words, and as close to it as possible."""
 
     def sentence(self, room: int) -> Pair:
@@ -98,8 +98,7 @@ class Sentences(Clauses):
         main = self.clause(room - length(first.english) - len(english.split()), outer)
         links: list[Word] = [(word, key) for word in words.split()]
         return Clause(
-            [(english, key), *first.english, (",", ()), *main.english],
-            [*links, *first.french, (",", ()), *main.french],
+            [(english, key), *first.english, (",", ()), *main.english], [*links, *first.french, (",", ()), *main.french]
         )
 
     # ---- commands ----

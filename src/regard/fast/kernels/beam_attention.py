@@ -62,9 +62,8 @@ def _own_words(
     key = tl.load(here + width, mask=mine, other=0.0)
     value = tl.load(here + 2 * width, mask=mine, other=0.0)
     written = tl.load(seen + number)
-    shared = tl.minimum(
-        tl.load(common + number), written
-    )  # a new source must not use the entry of the slot's previous one
+    # A new source must not use the entry of the slot's previous one.
+    shared = tl.minimum(tl.load(common + number), written)
     place = (line * room + written) * width + head * SIZE + part[None, :]
     tl.store(keys + place, key, mask=mine)
     tl.store(values + place, value, mask=mine)

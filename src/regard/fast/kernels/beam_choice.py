@@ -148,9 +148,8 @@ def _choose(
     new_parent = tl.zeros([SLOTS], tl.int64)
     new_token = tl.zeros([SLOTS], tl.int64)
     opened = count * 0  # open slots
-    old = (
-        words + ((length - 1) % 2) * everything
-    )  # double-buffered by even and odd steps: no program reads what another writes
+    # Double-buffered by even and odd steps: no program reads what another writes.
+    old = words + ((length - 1) % 2) * everything
     new = words + (length % 2) * everything
     best_open = tl.max(new_total, axis=0)
     for rank in tl.static_range(WIDTH):

@@ -19,7 +19,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def normalised(v, inside, gain, shift, epsilon, WIDTH: tl.constexpr, SHIFT: tl.constexpr):
+def normalized(v, inside, gain, shift, epsilon, WIDTH: tl.constexpr, SHIFT: tl.constexpr):
     """LN(v) of one vector, padded with zeros."""
     v = tl.where(inside, v - tl.sum(v, 0) / WIDTH, 0.0)
     v = v * tl.rsqrt(tl.sum(v * v, 0) / WIDTH + epsilon) * gain
@@ -53,7 +53,7 @@ def embed(
     if NORM:
         g = tl.load(gain + k, mask=inside, other=0.0).to(tl.float32)
         b = tl.load(shift + k, mask=inside, other=0.0).to(tl.float32) if SHIFT else g
-        v = normalised(v.to(tl.float32), inside, g, b, epsilon, WIDTH, SHIFT)
+        v = normalized(v.to(tl.float32), inside, g, b, epsilon, WIDTH, SHIFT)
         tl.store(normed + row * WIDTH + k, v.to(normed.dtype.element_ty), mask=inside)
 
 
@@ -81,7 +81,7 @@ def product_of_few_rows(
     NORM: tl.constexpr, SHIFT: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr,
     ADVANCE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """y [R, N] for R = ROWS rows: each warp holds EACH rows of W [N, K], so warps need no synchronisation.
+    """y [R, N] for R = ROWS rows: each warp holds EACH rows of W [N, K], so warps need no synchronization.
 
     Tiles are [WARPS, EACH, spans, SPAN]: a warp's lanes read SPAN components of one row at a time, 16 bytes each.
     """
@@ -203,7 +203,7 @@ def add_norm(
         found += tl.load(parts + (split * rows + row) * WIDTH + k, mask=inside, other=0.0)
     v = (z.to(tl.float32) + found.to(z.dtype).to(tl.float32)).to(z.dtype)
     tl.store(y + row * WIDTH + k, v, mask=inside)
-    v = normalised(v.to(tl.float32), inside, g, move, epsilon, WIDTH, SHIFT)
+    v = normalized(v.to(tl.float32), inside, g, move, epsilon, WIDTH, SHIFT)
     tl.store(normed + row * WIDTH + k, v.to(normed.dtype.element_ty), mask=inside)
 
 

@@ -5,7 +5,7 @@
 
 One call of Philox (Salmon et al. 2011) makes eight 16-bit random numbers for the dropout mask m; the backward pass
 makes the same ones from the same seed. The gradients of g, b and c are sums over rows; each program writes a partial
-sum. Imported only on a GPU. See fast/residual.py.
+sum. Imported only on a GPU. See fast/attention/residual.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def add_norm_forward(
         added = tl.where(_random_16_bits(tl.load(seed), row, WIDTH) >= dropped, added * scale, 0.0)
     s = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + added).to(total.dtype.element_ty)
     tl.store(total + place, s, mask=inside)
-    s = s.to(tl.float32)  # normalise the rounded value, which the backward pass reads
+    s = s.to(tl.float32)  # normalize the rounded value, which the backward pass reads
     mu = tl.sum(tl.where(inside, s, 0.0), 1) / width
     centred = tl.where(inside, s - mu[:, None], 0.0)
     inverse = tl.rsqrt(tl.sum(centred * centred, 1) / width + eps)

@@ -34,7 +34,7 @@ PLAIN, PLAIN_BIAS, GELU, GELU_BIAS, SLOPE = 1, 4, 160, 164, 192  # epilogues: u 
 MOST_WORKSPACE, REDUCTION, IN_FP32 = 1, 3, 2  # properties of the search for kernels
 CANDIDATES, CANDIDATE_BYTES, KERNEL_BYTES = 16, 96, 64  # a candidate begins with its kernel
 WORKSPACE = 32 << 20
-MOST_CHOICES = 512  # shapes that are timed at most: enough for training on pairs
+MAX_TIMED_SHAPES = 512  # shapes that are timed at most: enough for training on pairs
 ALIGNED = 256  # bytes; cuBLASLt's search assumes it
 FIRST, NEITHER, SECOND = (True, False), (False, False), (False, True)  # which matrix is transposed
 
@@ -146,11 +146,11 @@ class Epilogues:
         return dw if self._made(product, lambda some: [multiplied(some, product)]) else None
 
     def quickest(self, kind: str, rows: int, sure: Callable[[], Found], *others: Callable[[], Found | None]) -> Found:
-        """The result of the fastest of several functions, timed once for this kind of product and about so many rows;
+        """The result of the fastest of several functions, timed once for this kind of product and number of rows;
         `sure` never returns None."""
         ways = (sure, *others)
         if (kind, rows) not in self.choices:
-            if not self._may_choose() or len(self.choices) >= MOST_CHOICES:
+            if not self._may_choose() or len(self.choices) >= MAX_TIMED_SHAPES:
                 return sure()
             self.choices[kind, rows] = self._choose(f"choice {kind}", rows, ways)
         found = ways[self.choices[kind, rows]]()
@@ -333,7 +333,7 @@ def sloped(some: Tensor, product: Product) -> tuple[Tensor, Tensor]:
 
 
 def is_close(found: Tensor, expected: Tensor) -> bool:
-    """Equal within the precision of bf16?"""
+    """True if equal within the precision of bf16."""
     wrong, most = found.float() - expected, 2e-2
     return bool((wrong.norm() <= most * expected.norm()) & (wrong.abs().max() <= most * expected.abs().max()))
 

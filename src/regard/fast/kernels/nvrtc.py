@@ -22,7 +22,7 @@ SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 
 
-class Kernel:
+class CompiledKernel:
     """A kernel on the current device, with `threads` per block and `cluster` blocks per cluster."""
 
     is_held: Callable[[], bool] = staticmethod(lambda: False)  # True: a call does nothing (compile_ahead.py)
@@ -47,7 +47,7 @@ class Kernel:
         return most.value
 
     def __call__(self, blocks: int, *arguments: Tensor | int) -> None:
-        if Kernel.is_held():
+        if CompiledKernel.is_held():
             return
         values = [
             ctypes.c_void_p(value.data_ptr()) if isinstance(value, Tensor) else ctypes.c_int(value)

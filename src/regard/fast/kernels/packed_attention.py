@@ -5,7 +5,7 @@
 
 The backward pass needs only Q, K and V, and no two programs write to the same address. With dropout P becomes
 P ∘ m / (1 − p) in the last product of each line; the backward pass makes the mask m again from the same seed.
-Imported only on a GPU. See fast/short_attention.py.
+Imported only on a GPU. See fast/attention/short_attention.py.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def add_words(words: Tensor, d_vectors: Tensor, gradient: Tensor, factor: Tensor
     )  # fmt: skip
 
 
-# -- the optimiser's step --------------------------------------------------------------------------------------------
+# -- the optimizer's step --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.fast.kernels.nvrtc import Kernel
-from regard.fast.padded_weights import ALIGNMENT, PaddedWeight, padded_weight
+from regard.fast.kernels.nvrtc import CompiledKernel
+from regard.fast.recurrence.padded_weights import ALIGNMENT, PaddedWeight, padded_weight
 
 CELLS = {
     "LSTM": (0, 4),
@@ -168,16 +168,16 @@ def resident(device: int) -> tuple[tuple[int, int], ...]:
     """How many clusters of each size the device can hold at once, with one block per multiprocessor."""
     source = 'extern "C" __global__ void nothing() {}'
     return tuple(
-        (members, Kernel(source, "nothing", [], threads=256, cluster=members, shared=MORE_THAN_HALF).clusters())
+        (members, CompiledKernel(source, "nothing", [], threads=256, cluster=members, shared=MORE_THAN_HALF).clusters())
         for members, _ in RESIDENT
     )
 
 
 @cache
-def kernel(plan: GridPlan, device: int) -> Kernel:
+def kernel(plan: GridPlan, device: int) -> CompiledKernel:
     source = (Path(__file__).parent / "persistent.cu").read_text(encoding="utf-8")
     defined = [f"-D{name}={value}" for name, value in asdict(plan).items()]
-    made = Kernel(
+    made = CompiledKernel(
         source, "recurrence", ["--std=c++17", *defined], threads=plan.threads, cluster=plan.S, shared=plan.shared
     )
     if made.clusters() * plan.S < plan.blocks:
@@ -191,7 +191,7 @@ def best(kind: str, rows: int, width: int, device: torch.device, *, backward: bo
 
 @cache
 def fits(kind: str, rows: int, width: int, device: torch.device) -> bool:
-    """Can this layer run: a GPU with thread block clusters, and enough registers and shared memory for U?"""
+    """True on a GPU with thread block clusters, and enough registers and shared memory for U."""
     if device.type != "cuda" or kind not in CELLS or torch.cuda.get_device_capability(device)[0] < 9:
         return False
     if Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists():

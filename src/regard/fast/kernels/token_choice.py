@@ -38,7 +38,7 @@ def heaviest(
     logits, banned, weights, words, share, vocabulary,
     BANNED: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr,
 ):  # fmt: skip
-    """The largest rank above which lies at least `share` of the weight; each pass finds two of its bits."""
+    """The largest rank with at least `share` of the weight above it; each pass finds two of its bits."""
     found = share.to(tl.int64) * 0
     for place in range(BITS // 2):
         bit = tl.full([], 1, tl.int64) << (BITS - 2 - 2 * place)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.insight.arithmetic.equation import (
+    Equation,
     Section,
-    Sum,
     Term,
     add_up,
     components,
@@ -39,7 +39,7 @@ PROJECTED = "Their largest components; x is what the layer reads, after its norm
 
 def look(
     words: Sequence[str],
-    scores: list[Sum],
+    scores: list[Equation],
     weights: np.ndarray,
     values: np.ndarray,
     found: np.ndarray | None,
@@ -90,7 +90,7 @@ def look(
 
 def projected(
     name: str, weight: np.ndarray, bias: np.ndarray | None, x: np.ndarray, vector: np.ndarray, function: str = ""
-) -> list[Sum]:
+) -> list[Equation]:
     """A query, key or value, W x + b: its largest component, or both of two. `name` is q, k(word), …"""
     formula = f"W_{name[0]} x" + (" + b" if bias is not None else "")
     formula = f"{name[0]} = {function}({formula})" if function else f"{name[0]} = {formula}"
@@ -101,7 +101,7 @@ def projected(
     ]  # fmt: skip
 
 
-def scaled_scores(query: np.ndarray, keys: np.ndarray, words: Sequence[str], scores: np.ndarray) -> list[Sum]:
+def scaled_scores(query: np.ndarray, keys: np.ndarray, words: Sequence[str], scores: np.ndarray) -> list[Equation]:
     """q·k / √d of every key; where a position adds to it (ALiBi), that too."""
     width = len(query)
     lines = []
@@ -117,7 +117,9 @@ def scaled_scores(query: np.ndarray, keys: np.ndarray, words: Sequence[str], sco
     return lines
 
 
-def named_scores(score: Score, query: Tensor, prepared: Tensor, words: Sequence[str], found: np.ndarray) -> list[Sum]:
+def named_scores(
+    score: Score, query: Tensor, prepared: Tensor, words: Sequence[str], found: np.ndarray
+) -> list[Equation]:
     """Any score of the family: of a query [d] and what it prepared of the keys [S, …]."""
     q, keys = numbers(query), numbers(prepared)
     function, by = "", 1.0
@@ -203,7 +205,7 @@ def _projections(attention: Any, x: Tensor, parts: State, spoken: Sequence[str],
     return Section("query, key and value", tuple(lines), PROJECTED)
 
 
-def _projected(name: str, linear: nn.Linear, first: int, x: Tensor, vector: Tensor) -> list[Sum]:
+def _projected(name: str, linear: nn.Linear, first: int, x: Tensor, vector: Tensor) -> list[Equation]:
     """W x + b by the rows of a matrix that begin at `first`."""
     rows = slice(first, first + len(vector))
     bias = None if linear.bias is None else numbers(linear.bias[rows])

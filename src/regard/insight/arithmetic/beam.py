@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.insight.arithmetic.equation import Section, Sum, Term, add_up
+from regard.insight.arithmetic.equation import Equation, Section, Term, add_up
 from regard.insight.trace import Branch
 from regard.insight.words import labels
 
@@ -44,7 +44,7 @@ def _steps(branches: Sequence[Branch], path: Sequence[Branch]) -> list[Term]:
     return [Term(word, one.log_probability - log) for word, one, log in zip(words, path, before)]
 
 
-def _candidate(branches: Sequence[Branch], branch: Branch) -> Sum:
+def _candidate(branches: Sequence[Branch], branch: Branch) -> Equation:
     path = _path(branches, branch)
     *_, last = steps = _steps(branches, path)
     sign = "kept" if branch.kept else "pruned"
@@ -53,7 +53,7 @@ def _candidate(branches: Sequence[Branch], branch: Branch) -> Sum:
     return add_up(f"{sign}: {words}", "log P = log P before + log p", [*before, last], branch.log_probability)
 
 
-def _hypothesis(branches: Sequence[Branch], branch: Branch, length_penalty: float) -> Sum:
+def _hypothesis(branches: Sequence[Branch], branch: Branch, length_penalty: float) -> Equation:
     path = _path(branches, branch)
     length = len(path) ** length_penalty
     formula = f"Σ log p / {len(path)}^{length_penalty:g}" + ("" if branch.finished else " (not finished)")

@@ -1,7 +1,7 @@
 """What a model computes on one text, ready to be shown with its numbers at any step, layer and head.
 
     calculation = calculate_language(model, tokenizer, "the dog ran")
-    calculation.at(step=2, layer="self/0", head=1)            a Work
+    calculation.at(step=2, layer="self/0", head=1)            a WorkedExample
     calculation.layers                                        what can be chosen: {"self/0": 4, …}, with its heads
 
 The model reads the text once, by `explain`; `at` only looks at what it found.
@@ -16,11 +16,11 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.insight.arithmetic import attention, linear_attention, recurrent  # noqa: F401  # they register their layers
 from regard.insight.arithmetic.averaging import pooled_mean
 from regard.insight.arithmetic.beam import search_sections
-from regard.insight.arithmetic.equation import Work, numbers
+from regard.insight.arithmetic.equation import WorkedExample, numbers
 from regard.insight.arithmetic.ngram import Counted, ngram_sections
 from regard.insight.arithmetic.prediction import predictions, stack_predictions
 from regard.insight.arithmetic.translators import decoder_places, encoder_places, readout_layer
@@ -32,7 +32,7 @@ from regard.systems.classifier import Classifier
 from regard.systems.model import Model, Stack
 from regard.systems.ngram import NGram
 from regard.systems.translator import Translator
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 ORDER = ("cross", "self", "average", "layer", "pool", "encoder")  # of the layers that a number can mean
 MAX_STEPS = 100  # of a page
@@ -54,7 +54,7 @@ class Calculation:
         return {name: place.heads for name, place in self.places.items()}
 
     @checked
-    def at(self, step: int | None = None, layer: str | int | None = None, head: int | None = None) -> Work:
+    def at(self, step: int | None = None, layer: str | int | None = None, head: int | None = None) -> WorkedExample:
         """The arithmetic of one step.
 
         Args:
@@ -81,11 +81,11 @@ class Calculation:
         if head is not None and not place.heads:
             raise RegardError(f"{name or self.system} has no heads: leave --head out.")
         if head is not None and not 0 <= head < place.heads:
-            raise RegardError(f"There is no head {head}: {name} has {counted(place.heads, 'head')}, counted from 0.")
+            raise RegardError(f"There is no head {head}: {name} has {pluralize(place.heads, 'head')}, counted from 0.")
         chosen = (0 if head is None else head) if place.heads else None
         found = place.sections(step, chosen or 0)
         found += [] if place.before else self.after(step)
-        return Work(
+        return WorkedExample(
             system=self.system,
             text=self.text,
             step=step,
@@ -98,7 +98,7 @@ class Calculation:
             run=self.run,
         )
 
-    def at_all_steps(self, chosen: Work) -> list[Work]:
+    def at_all_steps(self, chosen: WorkedExample) -> list[WorkedExample]:
         """The same layer and head at every step of the text, for a page; of a long one only the chosen step."""
         steps = len(self.places[chosen.layer].words if chosen.layer else self.read)
         if steps > MAX_STEPS:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.insight.words import LOOKS, attention_name, part_name
 from regard.report.figures import isolated
 
@@ -65,7 +65,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Sum:
+class Equation:
     name: str  # what it is: s(the), f[17]
     formula: str  # with letters
     terms: tuple[Term, ...]  # the largest first, where not all are shown
@@ -105,12 +105,12 @@ class Sum:
 @dataclass(frozen=True)
 class Section:
     title: str
-    lines: tuple[Sum, ...]
+    lines: tuple[Equation, ...]
     about: str = ""  # a sentence
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkedExample:
     system: str
     text: str
     step: int  # from 0, as the arrays of a Trace count
@@ -130,7 +130,7 @@ class Work:
         return part_name(self.layer) if self.layer else ""
 
     @property
-    def lines(self) -> list[Sum]:
+    def lines(self) -> list[Equation]:
         return [line for section in self.sections for line in section.lines]
 
     def as_json(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Work:
 def shown(number: float) -> str:
     """Four significant digits; five where a share is almost all: 0.99986."""
     if abs(number) >= 9999.5:
-        return grouped(number).replace("-", "−")
+        return group_digits(number).replace("-", "−")
     words = f"{number:.{5 if 0.999 < abs(number) < 1 else 4}g}"
     return words.replace("-", "−").replace("e−0", "e−")
 
@@ -184,7 +184,7 @@ def add_up(
     by: float = 1.0,
     fixed: Sequence[Term] = (),
     where: Where = ("", ()),
-) -> Sum:
+) -> Equation:
     """The sum of all terms, of which the largest are shown, and of the `fixed` ones, which always are; `where` a Trace
     has its value."""
     every = list(terms)
@@ -194,7 +194,7 @@ def add_up(
     total = math.fsum(term.value for term in (*every, *fixed))
     if value is None:
         value = FUNCTIONS[function](total, by)
-    return Sum(name, formula, (*first, *fixed), rest, len(left), total, float(value), function, float(by), *where)
+    return Equation(name, formula, (*first, *fixed), rest, len(left), total, float(value), function, float(by), *where)
 
 
 def products(names: Sequence[str], *factors: np.ndarray) -> list[Term]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.insight.arithmetic.equation import Section, Sum, Term, add_up
+from regard.insight.arithmetic.equation import Equation, Section, Term, add_up
 from regard.insight.words import labels, labels_after
 from regard.layers.state import State
 from regard.systems.kneser_ney import FALLBACK, Counts, adjusted_counts, count_grams, discounts
@@ -97,7 +97,7 @@ def _children(model: NGram, counted: Counted, order: int, context: int) -> np.nd
     return counted.adjusted[order - 1][begin:end]
 
 
-def _left_over(model: NGram, counted: Counted, order: int, context: int, value: float) -> list[Sum]:
+def _left_over(model: NGram, counted: Counted, order: int, context: int, value: float) -> list[Equation]:
     """γ(h): the mass that the discounts free."""
     if model.settings.smoothing == "counts":
         return []
@@ -122,7 +122,7 @@ def _seen(
     value: float,
     parts: State,
     step: int,
-) -> list[Sum]:
+) -> list[Equation]:
     smooth = model.settings.smoothing == "kneser-ney"
     if counted is None:
         if order == 1 or not smooth:
@@ -147,7 +147,7 @@ def _seen(
     return [*lines, own, *gamma, add_up(name, "P(w | h) = p + γ(h)·P(w | h′)", terms, value)]
 
 
-def _discount(counted: Counted, order: int, j: int, value: float) -> Sum:
+def _discount(counted: Counted, order: int, j: int, value: float) -> Equation:
     """D_j = j − (j + 1) Y n_{j+1} / n_j, with Y = n_1 / (n_1 + 2 n_2)."""
     sign = "D₃₊" if j == 3 else f"D{'₁₂'[j - 1]}"
     n = np.bincount(np.minimum(counted.adjusted[order - 1], 5), minlength=6).astype(float)

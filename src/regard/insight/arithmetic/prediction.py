@@ -9,7 +9,17 @@ import numpy as np
 from torch import Tensor
 
 from regard.insight.arithmetic.averaging import dense, dense_layers, layers_of
-from regard.insight.arithmetic.equation import FULL, Section, Sum, Term, add_up, components, exponent, numbers, products
+from regard.insight.arithmetic.equation import (
+    FULL,
+    Equation,
+    Section,
+    Term,
+    add_up,
+    components,
+    exponent,
+    numbers,
+    products,
+)
 from regard.insight.arithmetic.view import Sections
 from regard.insight.words import labels_after
 from regard.layers.state import State
@@ -99,7 +109,7 @@ def prediction(
     return Section("prediction", (logit, *softmax(logits, words, asked, probability)), "A row w for each word.")
 
 
-def softmax(logits: np.ndarray, words: Callable[[int], str], asked: int, probability: float) -> list[Sum]:
+def softmax(logits: np.ndarray, words: Callable[[int], str], asked: int, probability: float) -> list[Equation]:
     """Z, and of one word P; `probability` is the model's own."""
     exponents, formula = exponent(logits, "z")
     power = np.exp(exponents)
@@ -108,7 +118,7 @@ def softmax(logits: np.ndarray, words: Callable[[int], str], asked: int, probabi
     terms = tuple(Term(words(word), float(power[word]), (float(exponents[word]),), "exp") for word in few)
     left = [word for word in can if word not in few]
     rest, total = float(power[left].sum()), float(power[can].sum())
-    z = Sum("Z", f"Z = Σ {formula}", terms, rest, len(left), total, total)
+    z = Equation("Z", f"Z = Σ {formula}", terms, rest, len(left), total, total)
     share = float(power[asked]) / total
     term = Term("", share, (float(power[asked]), total), "/")
     return [z, add_up(f"P({words(asked)})", f"P = {formula} / Z", [term], probability)]

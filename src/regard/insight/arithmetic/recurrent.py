@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.insight.arithmetic.equation import (
+    Equation,
     Section,
-    Sum,
     Term,
     Where,
     add_up,
@@ -90,7 +90,7 @@ def cell(
     def at(name: str, unit: int) -> Where:
         return (f"hidden/{tensor}" if name == "hidden" else f"gates/{tensor}/{name}"), (step, unit)
 
-    def gate(letter: str, place: int, function: str, name: str, unit: int) -> Sum:
+    def gate(letter: str, place: int, function: str, name: str, unit: int) -> Equation:
         row = place * width + unit
         terms = products([*names, *of_h], np.concatenate([w[row], u[row]]), np.concatenate([x, hidden]))
         formula = f"{letter} = {function}(W x + U h + b)"
@@ -136,7 +136,7 @@ def _of(unit: int, now: dict[str, np.ndarray]) -> str:
 
 def _mixed(
     units: Sequence[int], now: dict[str, np.ndarray], hidden: np.ndarray, at: Callable[[str, int], Where]
-) -> Iterator[Sum]:
+) -> Iterator[Equation]:
     """h = z·h + (1 − z)·n of a GRU."""
     for unit in units:
         z, n, old = (float(part[unit]) for part in (now["update"], now["candidate"], hidden))

@@ -1,4 +1,4 @@
-"""A `Work` in the terminal: each line with its letters, and below it with its numbers."""
+"""A `WorkedExample` in the terminal: each line with its letters, and below it with its numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from regard.insight.arithmetic.equation import NARROW, Sum, Work
+from regard.insight.arithmetic.equation import NARROW, Equation, WorkedExample
 from regard.report.figures import isolated
 from regard.report.terminal import NARROWEST, WIDEST
 
 INDENT = 4  # of a line with numbers
 
 
-def show_work(work: Work, *, width: int | None = None, colour: bool | None = None) -> str:
+def show_work(work: WorkedExample, *, width: int | None = None, colour: bool | None = None) -> str:
     """Everything, not wider than `width`: that of the terminal, or 80 in a pipe or a file."""
     seen = sys.stdout.isatty()
     width = width or (min(WIDEST, shutil.get_terminal_size().columns) if seen else 80)
@@ -46,7 +46,7 @@ def show_work(work: Work, *, width: int | None = None, colour: bool | None = Non
     return "\n".join(row.rstrip() for row in page.file.getvalue().splitlines())
 
 
-def _heading(work: Work) -> str:
+def _heading(work: WorkedExample) -> str:
     said = work.system
     if work.layer:
         head = f" --head {work.head}" if work.layers[work.layer] > 1 else ""
@@ -55,7 +55,7 @@ def _heading(work: Work) -> str:
     return said + (f", predicts {isolated(work.then)}" if work.then else "")
 
 
-def _numbers(line: Sum, width: int) -> Text:
+def _numbers(line: Equation, width: int) -> Text:
     """name = numbers, broken between terms, each further row a little to the right."""
     name = f"{' ' * INDENT}{isolated(line.name)}"
     rows = [f"{name} ="]

@@ -1,7 +1,7 @@
-"""Exercises: files with one blank each, and the grader that compares what is written there with Regard's own code.
+"""Exercises: files with one blank each, and the grader that compares your solution with Regard's own code.
 
 exercise_list.py           names, titles, lecture lines; the sheets in `sheets/`. No torch
 grading.py                 one function against Regard's: random inputs, usual mistakes, gradients, laws
 TOPIC_exercises.py         what each exercise is compared with, and the mistakes it knows
-grading_process.py         a user's file, graded in a process of its own that ends after a time limit
+grading_process.py         a user's file, graded in a separate process with a time limit
 """

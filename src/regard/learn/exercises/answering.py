@@ -1,4 +1,4 @@
-"""The process in which an answer runs: it loads the file, and calls its function as often as the grader asks.
+"""The process in which an answer runs: it loads the file, and calls its function on the grader's request.
 
 It decides nothing. The grader, in another process, sends arguments, and judges the values and gradients that come back;
 it is a user's code that runs here, so nothing that this process says is taken for a verdict. If it is not done in time,
@@ -19,12 +19,12 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.learn.exercises.exercise_list import Exercise, exercise_of
 from regard.learn.exercises.wire import decoded, encoded, floats, read_bytes, write_message
-from regard.systems.code import crash, name_code, run_code
+from regard.systems.own.code import crash, run_code, trust_code
 
 
 def load_function(path: Path, exercise: Exercise) -> Any:
     """The function of a file that its user named. Runs the file in this process."""
-    function = getattr(run_code(name_code(f"{path}:{exercise.function}")), exercise.function, None)
+    function = getattr(run_code(trust_code(f"{path}:{exercise.function}")), exercise.function, None)
     if not callable(function):
         raise RegardError(
             f"{path} has no function {exercise.function}, which {exercise.name} asks for: write its first line again, "
@@ -46,8 +46,12 @@ class Asked:
 class Answering:
     def __init__(self, reads: IO[bytes], writes: IO[bytes]) -> None:
         self.reads, self.writes = reads, writes
-        self.leaves: list[list[Tensor]] = []  # of each call with gradients: its arguments, and what it was told
-        self.marks: list[list[tuple[list[Tensor], int]]] = []  # of each: what it sent, and how many leaves came before
+        self.leaves: list[
+            list[Tensor]
+        ] = []  # for each call with gradients: its arguments, and values received from the grader
+        self.marks: list[
+            list[tuple[list[Tensor], int]]
+        ] = []  # for each call: its sent values, and the number of leaves before each
         self.with_gradients = False
 
     def say(self, *message: Any) -> None:
@@ -93,7 +97,7 @@ class Answering:
         return value
 
     def pull(self, call: int, mark: int, gradients: list[Tensor]) -> list[Tensor | None]:
-        """What the gradients of something that a call sent are for the leaves that came before it."""
+        """The gradients of a sent value with respect to the leaves that came before it."""
         sent, before = self.marks[call][mark]
         reached = [(one, gradient) for one, gradient in zip(sent, gradients) if one.requires_grad]
         if not reached:
@@ -114,7 +118,7 @@ class Answering:
 def main(path: str, limit: str, faults: str) -> None:
     answering = Answering(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # what the file prints
+    os.dup2(2, 1)  # the file's own output
     answering.say("ready")  # torch is loaded: the time begins to run
     with open(faults, "w", encoding="utf-8") as stream:
         faulthandler.enable(stream)

@@ -9,19 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from regard.laws.registry import Build
-from regard.layers.attention import additive_mask, written
+from regard.layers.attention import additive_mask, attention_reference
 from regard.layers.cache import visible
 from regard.layers.layer import Layer
-from regard.layers.pooling import attention
 from regard.layers.state import Span, State
-from regard.learn.exercises.grading import Function, Grader, Mistake, Output, RandomInputs
+from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import WIDTH, model_of
+from regard.pooling import attention
 
 # -- layers around the function that is graded -------------------------------------------------------------------------
 
 
 class AskedAttention(Layer):
-    """One head that remembers keys and values; a subclass says how the function is asked."""
+    """One head that remembers keys and values; a subclass defines how the function is called."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class AskedAttention(Layer):
 class AskedMask(AskedAttention):
     def ask(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
         mask = self.function(keys.size(1))[-query.size(1) :]
-        return written(query, keys, values, additive_mask(mask, None, query.dtype))[0]
+        return attention_reference(query, keys, values, additive_mask(mask, None, query.dtype))[0]
 
 
 class AskedHeads(AskedAttention):
@@ -80,7 +80,7 @@ causal_mask = Grader(
     own="layers/cache.py: visible",
     cases=lambda random: [(length,) for length in (3, 1, random.whole(4, 9), random.whole(10, 20))],
     answer=lambda length: visible(torch.arange(length)[None], length)[0, 0],
-    outputs=(Output("the mask", ("query", "key")),),
+    outputs=(ExpectedOutput("the mask", ("query", "key")),),
     mistakes=(
         Mistake("the mask hides the diagonal, so that a position cannot see itself", lambda n: _square(n).tril(-1)),
         Mistake("the mask shows the next word: it reaches one position too far", lambda n: _square(n).tril(1)),
@@ -132,8 +132,8 @@ def _masked_late(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 scaled_dot_product = Grader(
     own="layers/attention.py: written",
     cases=_database,
-    answer=lambda q, k, v, mask: written(q, k, v, additive_mask(mask, None, q.dtype))[0],
-    outputs=(Output("the output", ("row", "query", "component")),),
+    answer=lambda q, k, v, mask: attention_reference(q, k, v, additive_mask(mask, None, q.dtype))[0],
+    outputs=(ExpectedOutput("the output", ("row", "query", "component")),),
     mistakes=(
         Mistake("you divided by d, not √d", _scored(lambda q, k: q.size(-1))),
         Mistake("the scores are not divided by √d", _scored(lambda q, k: 1.0)),
@@ -164,7 +164,7 @@ def _vectors(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
 
 def _causal(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     seen = visible(torch.arange(query.size(-2))[None], key.size(-2))[0]
-    return written(query, key, value, additive_mask(seen, None, query.dtype))[0]
+    return attention_reference(query, key, value, additive_mask(seen, None, query.dtype))[0]
 
 
 def _multi_head(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
@@ -193,7 +193,7 @@ multi_head = Grader(
     own="layers/attention.py: MultiHeadSelfAttention",
     cases=_vectors,
     answer=_multi_head,
-    outputs=(Output("the output", ("row", "position", "component")),),
+    outputs=(ExpectedOutput("the output", ("row", "position", "component")),),
     mistakes=(
         Mistake("the heads are cut by view(R, H, T, d) alone, which mixes positions: view as [R, T, H, d] first",
                 _heads_by(lambda x, h: x.reshape(x.size(0), h, x.size(1), -1), _joined)),
@@ -229,8 +229,8 @@ def _source(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
 
 
 def _additive(query: Tensor, memory: Tensor, W_q: Tensor, W_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    found = attention(query[:, None], memory, memory, score="additive", W_q=W_q, W_k=W_k, v=v)
-    return found.output[:, 0], found.weights[:, 0]
+    attended = attention(query[:, None], memory, memory, score="additive", W_q=W_q, W_k=W_k, v=v)
+    return attended.output[:, 0], attended.weights[:, 0]
 
 
 def _scored_by(score: Function, weigh: Function = lambda s: s.softmax(-1)) -> Function:
@@ -245,7 +245,10 @@ additive_score = Grader(
     own="layers/scores.py: Additive",
     cases=_source,
     answer=_additive,
-    outputs=(Output("the context", ("row", "component")), Output("the weights", ("row", "source word"))),
+    outputs=(
+        ExpectedOutput("the context", ("row", "component")),
+        ExpectedOutput("the weights", ("row", "source word")),
+    ),
     mistakes=(
         Mistake("the tanh is missing, and without it the query changes nothing: it adds the same to every score",
                 _scored_by(lambda q, k, v: (q + k) @ v)),
@@ -287,7 +290,7 @@ kernel_regression = Grader(
     answer=lambda query, keys, values, bandwidth: attention(
         query, keys, values, score="gaussian", bandwidth=bandwidth
     ).output,
-    outputs=(Output("the prediction", ("query",)),),
+    outputs=(ExpectedOutput("the prediction", ("query",)),),
     mistakes=(
         Mistake("the bandwidth is not used", _kernel(lambda r, h: (-0.5 * r**2).exp())),
         Mistake("the distance is divided by h after it was squared: u = |q − k| / h comes first",
@@ -325,7 +328,7 @@ def _looked(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor
 
 def _cached(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, ...]:
     keys, values = _longer(keys, key), _longer(values, value)
-    return written(query[:, None], keys, values, None)[0][:, 0], keys, values
+    return attention_reference(query[:, None], keys, values, None)[0][:, 0], keys, values
 
 
 cached_attention = Grader(
@@ -333,9 +336,9 @@ cached_attention = Grader(
     cases=_words,
     answer=_cached,
     outputs=(
-        Output("the output", ("row", "component")),
-        Output("the cache of keys", ("row", "word", "component")),
-        Output("the cache of values", ("row", "word", "component")),
+        ExpectedOutput("the output", ("row", "component")),
+        ExpectedOutput("the cache of keys", ("row", "word", "component")),
+        ExpectedOutput("the cache of values", ("row", "word", "component")),
     ),
     mistakes=(
         Mistake("the word does not see itself: its key and value join the cache only after the look",

@@ -1,4 +1,4 @@
-"""Exercises on what stands around attention: positions, layer norm, the residual block; and on the plain average."""
+"""Exercises on the parts around attention: positions, layer norm, the residual block; and on the plain average."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.layers.context import Average
 from regard.layers.layer import Layer
 from regard.layers.position import AtInput, Sinusoid
 from regard.layers.state import Span, State
-from regard.learn.exercises.grading import Function, Grader, Mistake, Output, RandomInputs
+from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import WIDTH, model_of
 
 VECTORS = ("row", "position", "component")
@@ -64,7 +64,7 @@ sinusoid_positions = Grader(
     own="layers/position.py: Sinusoid",
     cases=_places,
     answer=lambda positions, width: Sinusoid(width)(positions[None], torch.float64)[0],
-    outputs=(Output("the vector", ("place", "component")),),
+    outputs=(ExpectedOutput("the vector", ("place", "component")),),
     mistakes=(
         Mistake("all sines stand before all cosines: sine and cosine of one frequency belong beside each other",
                 _waves(lambda sin, cos: torch.cat([sin, cos], -1))),
@@ -132,7 +132,7 @@ layer_norm = Grader(
     own="layers/blocks.py: Block.norm, which is torch.nn.LayerNorm",
     cases=_activations,
     answer=lambda x, gain, bias, epsilon: F.layer_norm(x, gain.shape, gain, bias, epsilon),
-    outputs=(Output("the result", VECTORS),),
+    outputs=(ExpectedOutput("the result", VECTORS),),
     mistakes=(
         Mistake("mean and variance go over the positions, and so leak the future: take each vector's own (dim=-1)",
                 _normalised(1)),
@@ -214,7 +214,7 @@ residual_block = Grader(
     own="layers/blocks.py: PreNormBlock.forward",
     cases=_sublayers,
     answer=_pre_norm,
-    outputs=(Output("the output", VECTORS),),
+    outputs=(ExpectedOutput("the output", VECTORS),),
     mistakes=(
         Mistake("x is not added: each sublayer replaces it", _in_turn(lambda x, part, norm: part(norm(x)))),
         Mistake("this is post-norm, LN(x + f(x)), as in the first Transformer: here the norm comes before the sublayer",
@@ -280,7 +280,7 @@ word_average = Grader(
     own="layers/context.py: Average",
     cases=_texts,
     answer=_average,
-    outputs=(Output("the average", VECTORS),),
+    outputs=(ExpectedOutput("the average", VECTORS),),
     mistakes=(
         Mistake("every position averages the whole text, and so sees the future",
                 lambda x: x.mean(1, keepdim=True).expand_as(x)),

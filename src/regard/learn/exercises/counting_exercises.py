@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.evaluation.bleu import Statistics
 from regard.evaluation.perplexity import Likelihood
-from regard.learn.exercises.grading import Function, Grader, Mistake, Output, RandomInputs
+from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.systems.kneser_ney import (
     FALLBACK,
     Counts,
@@ -27,7 +27,7 @@ from regard.systems.kneser_ney import (
 
 TABLE = ("word before", "next word")
 
-# -- count and normalise -----------------------------------------------------------------------------------------------
+# -- count and normalize -----------------------------------------------------------------------------------------------
 
 
 def _texts(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
@@ -63,7 +63,7 @@ ngram_counts = Grader(
     own="systems/kneser_ney.py: count_grams, relative_frequencies",
     cases=_texts,
     answer=_bigrams,
-    outputs=(Output("the probability", TABLE),),
+    outputs=(ExpectedOutput("the probability", TABLE),),
     mistakes=(
         Mistake("the columns sum to 1, and the rows must: divide by the counts of the word before",
                 _estimated(lambda c, V, k: (c + k) / (c.sum(0) + k * V))),
@@ -116,7 +116,7 @@ continuation_counts = Grader(
     own="systems/kneser_ney.py: adjusted_counts",
     cases=lambda random: [(counts,) for counts in _tables(random)],
     answer=_continuations,
-    outputs=(Output("a(w)", ("word",)),),
+    outputs=(ExpectedOutput("a(w)", ("word",)),),
     mistakes=(
         Mistake("these are the word's frequencies: a pair counts once, however often it was seen",
                 lambda counts: counts.sum(0)),
@@ -135,9 +135,9 @@ continuation_counts = Grader(
 def _smoothing(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
     for counts in _tables(random):
         levels = _levels(counts)
-        found = discounts(adjusted_counts(levels)[1]) or FALLBACK
+        learned = discounts(adjusted_counts(levels)[1]) or FALLBACK
         lower = np.exp(kneser_ney(levels, len(counts))[0][0].log_probability)
-        yield counts, torch.tensor([0.0, *found], dtype=torch.float64), torch.from_numpy(lower)
+        yield counts, torch.tensor([0.0, *learned], dtype=torch.float64), torch.from_numpy(lower)
 
 
 def _smoothed(counts: Tensor, discount: Tensor, lower: Tensor) -> Tensor:
@@ -154,8 +154,8 @@ def _discounted(rule: Function) -> Function:
 
     def answer(counts: Tensor, discounts: Tensor, lower: Tensor) -> Tensor:
         total = counts.sum(1, keepdim=True)
-        found = rule(counts.double(), discounts[counts.clamp(max=3)], total.double().clamp(min=1), lower)
-        return torch.where(total > 0, found, lower)
+        smoothed = rule(counts.double(), discounts[counts.clamp(max=3)], total.double().clamp(min=1), lower)
+        return torch.where(total > 0, smoothed, lower)
 
     return answer
 
@@ -169,7 +169,7 @@ kneser_ney_discount = Grader(
     own="systems/kneser_ney.py: kneser_ney",
     cases=_smoothing,
     answer=_smoothed,
-    outputs=(Output("P(w | h)", TABLE),),
+    outputs=(ExpectedOutput("P(w | h)", TABLE),),
     mistakes=(
         Mistake("a word h that was never seen divides 0 by 0: its row must be P(w)", _unseen),
         Mistake("what the discounts free is not given back: γ(h) P(w) is missing, and the rows sum to less than 1",
@@ -212,7 +212,7 @@ corpus_perplexity = Grader(
     own="evaluation/perplexity.py: Likelihood",
     cases=_lines,
     answer=_perplexity,
-    outputs=(Output("the perplexity"),),
+    outputs=(ExpectedOutput("the perplexity"),),
     mistakes=(
         Mistake("this is the mean of the lines' means: a short line counts as much as a long one",
                 lambda lines: (-torch.stack([line.mean() for line in lines]).mean()).exp()),
@@ -273,7 +273,7 @@ bleu_score = Grader(
     own="evaluation/bleu.py: bleu_of",
     cases=_translations,
     answer=_bleu,
-    outputs=(Output("BLEU"),),
+    outputs=(ExpectedOutput("BLEU"),),
     mistakes=(
         Mistake("the matches are not clipped: an n-gram counts at most as often as the reference has it",
                 _bleu_by(lambda own, theirs: sum(count for gram, count in own.items() if gram in theirs))),

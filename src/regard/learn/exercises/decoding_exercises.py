@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.decoding.beam import extend
 from regard.decoding.generate import generate
-from regard.decoding.sampling import GREEDY, Sampling, chances
-from regard.learn.exercises.grading import Function, Grader, Mistake, Output, RandomInputs
+from regard.decoding.sampling import GREEDY, Sampling, sampling_probabilities
+from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import OneStep
 
 # -- greedy ------------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ greedy_decoding = Grader(
     own="decoding/generate.py: generate",
     cases=_prompts,
     answer=_greedy,
-    outputs=(Output("the text", ("token",)),),
+    outputs=(ExpectedOutput("the text", ("token",)),),
     mistakes=(
         Mistake("it does not stop at <eos>", _loop(stop=False)),
         Mistake("<eos> is dropped: the text must hold it", _loop(keep=False)),
@@ -97,15 +97,15 @@ def _extended(scores: Tensor, log_probabilities: Tensor, width: int) -> tuple[Te
 
 
 def _best(candidates: Tensor, width: int, largest: bool = True) -> tuple[Tensor, ...]:
-    found, places = candidates.flatten().topk(width, largest=largest)
-    return found, places // candidates.size(1), places % candidates.size(1)
+    scores, places = candidates.flatten().topk(width, largest=largest)
+    return scores, places // candidates.size(1), places % candidates.size(1)
 
 
 def _best_of_each(scores: Tensor, step: Tensor, width: int) -> tuple[Tensor, ...]:
     """One extension of each hypothesis, and not the best of all."""
     best, tokens = (scores[:, None] + step).max(-1)
-    found, order = best.sort(descending=True)
-    return found[:width], order[:width], tokens[order][:width]
+    best, order = best.sort(descending=True)
+    return best[:width], order[:width], tokens[order][:width]
 
 
 def _unsorted(scores: Tensor, step: Tensor, width: int) -> tuple[Tensor, ...]:
@@ -123,9 +123,9 @@ beam_step = Grader(
     cases=_beams,
     answer=_extended,
     outputs=(
-        Output("the score", ("candidate",)),
-        Output("the hypothesis", ("candidate",)),
-        Output("the token", ("candidate",)),
+        ExpectedOutput("the score", ("candidate",)),
+        ExpectedOutput("the hypothesis", ("candidate",)),
+        ExpectedOutput("the token", ("candidate",)),
     ),
     mistakes=(
         Mistake("the scores so far are not added: a candidate's score is that of its whole beginning",
@@ -161,8 +161,8 @@ def _kept(logits: Tensor, k: int, largest: bool = True) -> Tensor:
 temperature_top_k = Grader(
     own="decoding/sampling.py: chances",
     cases=_logits,
-    answer=lambda logits, temperature, k: chances(logits, Sampling(temperature, top_k=k)),
-    outputs=(Output("the probability", ("row", "word")),),
+    answer=lambda logits, temperature, k: sampling_probabilities(logits, Sampling(temperature, top_k=k)),
+    outputs=(ExpectedOutput("the probability", ("row", "word")),),
     mistakes=(
         Mistake("the logits are multiplied by the temperature: divide, and a low one makes it sharper",
                 lambda z, t, k: (z * t).masked_fill(~_kept(z, k), -torch.inf).softmax(-1)),
@@ -213,8 +213,8 @@ def _smallest_first(probabilities: Tensor, p: float) -> Tensor:
 nucleus_sampling = Grader(
     own="decoding/sampling.py: least_logit",
     cases=_distributions,
-    answer=lambda probabilities, p: chances(probabilities.log()[None], Sampling(top_p=p))[0],
-    outputs=(Output("the probability", ("word",)),),
+    answer=lambda probabilities, p: sampling_probabilities(probabilities.log()[None], Sampling(top_p=p))[0],
+    outputs=(ExpectedOutput("the probability", ("word",)),),
     mistakes=(
         Mistake("the word with which the sum reaches p is left out", _cut(lambda o, c, p: c <= p)),
         Mistake("the word with which the sum reaches p is left out, unless it is the first",

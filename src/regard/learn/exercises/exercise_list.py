@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.files import read_whole, write_new
-from regard.base.settings import meant
+from regard.base.locks import write_new
+from regard.base.reading import read_whole
+from regard.base.settings import did_you_mean
 
 SHEETS = Path(__file__).parent / "sheets"
-MOST_BYTES = 1 << 20  # of a file with an answer
+MAX_ANSWER_BYTES = 1 << 20  # of a file with an answer
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Exercise:
     title: str
     lecture: str  # the line of the notes: 003:49 is file 003, line 49
     level: int  # 1 = one line, 2 = a few lines, 3 = think first
-    function: str  # in the sheet: what is graded
+    function: str  # the graded function of the sheet
     topic: str  # the module `TOPIC_exercises` has its grader
 
     @property
@@ -62,7 +63,7 @@ BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 
 def find_exercise(name: str) -> Exercise:
     if name not in BY_NAME:
-        raise RegardError(f"There is no exercise {name!r}{meant(name, list(BY_NAME))}")
+        raise RegardError(f"There is no exercise {name!r}{did_you_mean(name, list(BY_NAME))}")
     return BY_NAME[name]
 
 
@@ -72,8 +73,8 @@ def write_sheet(exercise: Exercise, path: Path) -> None:
 
 
 def exercise_of(path: Path) -> Exercise:
-    """Which exercise a file answers, by its line `EXERCISE = …`; nothing of the file is run."""
-    content = read_whole(path, MOST_BYTES)
+    """The exercise that a file answers, read from its line `EXERCISE = …` without running it."""
+    content = read_whole(path, MAX_ANSWER_BYTES)
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""Grading: a function that someone wrote, against Regard's own on random inputs, and by the laws.
+"""Grades a user's function against Regard's own on random inputs, and by the laws.
 
-A usual mistake is known by what it computes: if the answers to all inputs are exactly those of the mistake, its
-sentence is said. Otherwise the first entry that differs is named. What is right is then asked for its gradients, and,
-built into a small model, for the laws of the contract.
+A common mistake is recognized by its results: if all answers are exactly those of the mistake, its sentence is
+printed. Otherwise the first differing entry is named. For a right answer, the gradients are then compared, and the laws
+of the contract are tested on a small model built with it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.laws.registry import Build, Result, run_laws
-from regard.systems.code import crash
+from regard.laws.registry import Build, LawResult, run_laws
+from regard.systems.own.code import crash
 
 Function = Callable[..., Any]
 
@@ -42,18 +42,18 @@ class RandomInputs:
         return torch.randint(0, vocabulary, shape, generator=self.generator)
 
     def distinct(self, count: int, low: int, high: int) -> list[int]:
-        """Different whole numbers: sizes that cannot be taken for each other."""
+        """Distinct integers, so that no size can be mistaken for another."""
         return (torch.randperm(high + 1 - low, generator=self.generator)[:count] + low).tolist()
 
 
 @dataclass(frozen=True)
 class Mistake:
-    sentence: str  # what was done wrong, as a clause
-    answer: Function  # what it gives for the same inputs
+    sentence: str  # the mistake, as a clause
+    answer: Function  # its results for the same inputs
 
 
 @dataclass(frozen=True)
-class Output:
+class ExpectedOutput:
     """Something that the function returns, with the names of its axes."""
 
     name: str
@@ -65,24 +65,24 @@ class Grader:
     own: str  # where Regard has it: path in the package, and name
     cases: Callable[[RandomInputs], Iterable[tuple[Any, ...]]]  # the arguments of each call
     answer: Function  # Regard's own
-    outputs: tuple[Output, ...]
+    outputs: tuple[ExpectedOutput, ...]
     mistakes: tuple[Mistake, ...]
-    model: Callable[[Function], Build] | None = None  # a small model of which the function is a part
+    model: Callable[[Function], Build] | None = None  # a small model that contains the function
     laws: tuple[int, ...] = ()  # that this model must obey
     tolerance: float = 1e-9
     differentiable: bool = True
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Grade:
     right: bool
     sentence: str
     inputs: int = 0  # how many random inputs were tried
     laws: tuple[int, ...] = field(default=())
 
 
-def grade(function: Function, grader: Grader, seed: int) -> Verdict:
-    """Compares the function with Regard's own; the sentence says the first thing that is wrong."""
+def grade(function: Function, grader: Grader, seed: int) -> Grade:
+    """Compares the function with Regard's own; the sentence describes the first error."""
     cases = list(grader.cases(RandomInputs(seed)))
     wrong = (
         _wrong_values(function, grader, cases)
@@ -90,8 +90,8 @@ def grade(function: Function, grader: Grader, seed: int) -> Verdict:
         or _wrong_laws(function, grader)
     )
     if wrong:
-        return Verdict(False, wrong, len(cases))
-    return Verdict(True, f"Regard's own is {grader.own}", len(cases), grader.laws)
+        return Grade(False, wrong, len(cases))
+    return Grade(True, f"Regard's own is {grader.own}", len(cases), grader.laws)
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _recognised(function: Function, grader: Grader, cases: Sequence[tuple[Any, .
                 not differs(answer, mistake.answer(*copied(arguments)), grader.outputs, grader.tolerance)
                 for arguments, answer in zip(cases, answers)
             )
-        except Exception:  # what is wrong need not always be computable
+        except Exception:  # a mistake may not be computable for every input
             continue
         if same:
             return mistake.sentence
@@ -182,8 +182,8 @@ def _equal(one: Any, other: Any) -> bool:
 # -- comparing -------------------------------------------------------------------------------------------------------
 
 
-def differs(given: Any, expected: Any, outputs: Sequence[Output], tolerance: float) -> str:
-    """How an answer differs from the right one, first in form and then in its first wrong entry; "" where it agrees."""
+def differs(given: Any, expected: Any, outputs: Sequence[ExpectedOutput], tolerance: float) -> str:
+    """The difference between an answer and the right one: its form, or its first wrong entry; "" if they agree."""
     if given is None:
         return "it returns nothing: is the return missing?"
     if len(outputs) == 1:
@@ -191,11 +191,11 @@ def differs(given: Any, expected: Any, outputs: Sequence[Output], tolerance: flo
     names = ", ".join(output.name for output in outputs)
     if not isinstance(given, tuple) or len(given) != len(outputs):
         return f"it must return {len(outputs)} things, {names}, as a tuple, and not {_kind(given)}"
-    found = (_differs(*parts, tolerance) for parts in zip(given, expected, outputs))
-    return next(filter(None, found), "")
+    differences = (_differs(*parts, tolerance) for parts in zip(given, expected, outputs))
+    return next(filter(None, differences), "")
 
 
-def _differs(given: Any, expected: Any, output: Output, tolerance: float) -> str:
+def _differs(given: Any, expected: Any, output: ExpectedOutput, tolerance: float) -> str:
     if isinstance(expected, list):
         return _list_differs(given, expected, output, tolerance)
     if isinstance(expected, (int, float)):
@@ -211,18 +211,18 @@ def _as_tensor(number: Any) -> Tensor:
     return torch.tensor(number, dtype=torch.float64) if isinstance(number, float) else torch.as_tensor(number)
 
 
-def _list_differs(given: Any, expected: list[Any], output: Output, tolerance: float) -> str:
+def _list_differs(given: Any, expected: list[Any], output: ExpectedOutput, tolerance: float) -> str:
     if not isinstance(given, list):
         return f"{output.name} must be a list, and not {_kind(given)}"
     for place, (one, other) in enumerate(zip(given, expected)):
-        if wrong := _differs(one, other, Output(f"{output.axes[0]} {place}", output.axes[1:]), tolerance):
+        if wrong := _differs(one, other, ExpectedOutput(f"{output.axes[0]} {place}", output.axes[1:]), tolerance):
             return wrong
     if len(given) != len(expected):
         return f"{output.name} has {len(given)} entries, and {len(expected)} are right"
     return ""
 
 
-def _tensor_differs(given: Any, expected: Tensor, output: Output, tolerance: float) -> str:
+def _tensor_differs(given: Any, expected: Tensor, output: ExpectedOutput, tolerance: float) -> str:
     name = output.name
     if not isinstance(given, Tensor):
         return f"{name} must be a tensor, and not {_kind(given)}"
@@ -231,18 +231,20 @@ def _tensor_differs(given: Any, expected: Tensor, output: Output, tolerance: flo
         return f"{name} has shape {list(given.shape)}, and {list(expected.shape)}{axes} is right"
     if _sort(given.dtype) != _sort(expected.dtype):
         return f"{name} is of type {_plain(given.dtype)}, and {_plain(expected.dtype)} is right"
-    exact, found = expected.detach().double(), given.detach().double()
-    wrong = ~torch.isclose(found, exact, rtol=tolerance, atol=tolerance, equal_nan=True)
+    exact, actual = expected.detach().double(), given.detach().double()
+    wrong = ~torch.isclose(actual, exact, rtol=tolerance, atol=tolerance, equal_nan=True)
     if not wrong.any():
         return ""
-    if given.dtype in (torch.float16, torch.bfloat16, torch.float32) and torch.allclose(found, exact, 1e-2, 1e-4):
+    if given.dtype in (torch.float16, torch.bfloat16, torch.float32) and torch.allclose(actual, exact, 1e-2, 1e-4):
         return f"{name} is computed in {_plain(given.dtype)}, where the inputs are float64: lose no digits on the way"
     first = tuple(wrong.nonzero()[0].tolist())
     named = ", ".join(f"{axis} {index}" for axis, index in zip(output.axes, first))
     place = named or (str(list(first)) if first else "")
-    yours, right = found[first], exact[first]
-    said = f"{name}{f' at {place}' if place else ''} is {_entry(yours, given)}, and {_entry(right, expected)} is right"
-    return said + ("; something divides 0 by 0 or subtracts ∞ from ∞" if bool(yours.isnan()) else "")
+    yours, right = actual[first], exact[first]
+    sentence = (
+        f"{name}{f' at {place}' if place else ''} is {_entry(yours, given)}, and {_entry(right, expected)} is right"
+    )
+    return sentence + ("; something divides 0 by 0 or subtracts ∞ from ∞" if bool(yours.isnan()) else "")
 
 
 def _entry(value: Tensor, tensor: Tensor) -> str:
@@ -275,25 +277,26 @@ def _kind(value: Any) -> str:
 
 
 def _wrong_gradients(function: Function, grader: Grader, cases: Sequence[tuple[Any, ...]]) -> str:
-    """Does the gradient reach every input that it reaches in Regard's own, and with the same values?"""
+    """The first input whose gradient is missing or differs from Regard's own; "" if there is none."""
     if not grader.differentiable:
         return ""
     names = _names(function)
     for arguments in cases:
         try:
-            found = _gradients(function, arguments)
+            gradients = _gradients(function, arguments)
         except RuntimeError as error:
             why = str(error).splitlines()[0].rstrip(".")
             return f"its values are right, and its gradient cannot be computed ({why})"
         except Exception as error:
             return f"its values are right, but when its gradient is asked for, {_crashed(function, error)}"
         for place, right in _gradients(grader.answer, arguments).items():
-            if found.get(place) is None:
+            if gradients.get(place) is None:
                 return (
                     f"its values are right, but no gradient reaches {names[place]}, so that nothing could be learned "
                     "through it: .detach(), .item(), .tolist(), torch.tensor(…) and no_grad() cut it off"
                 )
-            if wrong := _tensor_differs(found[place], right, Output(f"the gradient of {names[place]}"), 1e-7):
+            output = ExpectedOutput(f"the gradient of {names[place]}")
+            if wrong := _tensor_differs(gradients[place], right, output, 1e-7):
                 return f"its values are right, but {wrong}"
     return ""
 
@@ -315,14 +318,14 @@ def _gradients(function: Function, arguments: tuple[Any, ...]) -> dict[int, Tens
             torch.randn(part.shape, generator=generator)
     if not inputs or not total.requires_grad:
         return {}
-    found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
-    return {place: gradient for place, gradient in zip(inputs, found) if gradient is not None}
+    gradients = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
+    return {place: gradient for place, gradient in zip(inputs, gradients) if gradient is not None}
 
 
 def _wrong_laws(function: Function, grader: Grader) -> str:
     if grader.model is None:
         return ""
-    broken: list[Result] = [law for law in run_laws(grader.model(function), only=grader.laws) if not law.holds]
+    broken: list[LawResult] = [law for law in run_laws(grader.model(function), only=grader.laws) if not law.holds]
     if not broken:
         return ""
     return f"in a model it breaks law {broken[0].number}, {broken[0].wording}: {broken[0].sentence.rstrip('.')}"

@@ -1,4 +1,4 @@
-"""Grades a user's file, which runs in a process of its own (`answering.py`).
+"""Grades a user's file, which runs in a separate process (`answering.py`).
 
 The verdict is made here, where no line of the file runs, from the values and gradients that its function returns for
 random arguments. So a file cannot forge it: whatever it writes to a descriptor, however it ends its process and
@@ -31,32 +31,32 @@ from regard.learn.exercises.exercise_list import Exercise, exercise_of
 from regard.learn.exercises.library_calls import library_call
 
 if TYPE_CHECKING:
-    from regard.learn.exercises.grading import Grader, Verdict
+    from regard.learn.exercises.grading import Grade, Grader
 
 LIMIT = 20  # seconds for what takes less than one
-GRACE = 5  # seconds more, in which the process itself says where it was
+GRACE = 5  # extra seconds, in which the process itself reports its last line
 
 
 class AnswerEnded(BaseException):
-    """The process is gone, or says what no answer says. Not an Exception: no step of the grading may catch it."""
+    """The process ended, or sent an invalid message. Not an Exception: no step of the grading may catch it."""
 
 
 def grade_file(path: Path, seed: int, limit: int = LIMIT) -> dict[str, Any]:
-    """{"exercise", "right", "sentence", "inputs", "laws", "seed"} of a file, which runs in a process of its own."""
+    """{"exercise", "right", "sentence", "inputs", "laws", "seed"} of a file, which runs in a separate process."""
     exercise = exercise_of(path)
-    found: dict[str, Any] = {"right": False, "sentence": library_call(path, exercise), "inputs": 0, "laws": []}
-    if not found["sentence"]:
+    result: dict[str, Any] = {"right": False, "sentence": library_call(path, exercise), "inputs": 0, "laws": []}
+    if not result["sentence"]:
         answer = AnswerProcess(path, limit)
         try:
-            found = asdict(_graded(answer, exercise, seed))
+            result = asdict(_graded(answer, exercise, seed))
         except AnswerEnded:
-            found["sentence"] = answer.unfinished()
+            result["sentence"] = answer.unfinished()
         finally:
             answer.close()
-    return {"exercise": exercise.name, **found, "seed": seed}
+    return {"exercise": exercise.name, **result, "seed": seed}
 
 
-def _graded(answer: AnswerProcess, exercise: Exercise, seed: int) -> Verdict:
+def _graded(answer: AnswerProcess, exercise: Exercise, seed: int) -> Grade:
     grader = grader_of(exercise)  # loads torch, while the process does
     from regard.learn.exercises.grading import grade
     from regard.learn.exercises.remote_function import RemoteFunction
@@ -88,7 +88,7 @@ class AnswerProcess:
             [sys.executable, "-m", module, str(path), str(limit), str(self.faults)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # so that what it starts ends with it
+            start_new_session=True,  # so that its child processes end with it
         )
         self.heard: queue.Queue[bytes | None] = queue.Queue(maxsize=100)
         threading.Thread(target=self._listen, daemon=True).start()
@@ -138,7 +138,7 @@ class AnswerProcess:
             raise AnswerEnded from None
 
     def unfinished(self) -> str:
-        """What became of a process that gave no answer; faulthandler names the line that ran last, innermost first."""
+        """Why a process gave no answer; faulthandler names the line that ran last, innermost first."""
         late = time.monotonic() >= self.deadline
         self._kill()
         said = self.faults.read_text(encoding="utf-8", errors="replace")

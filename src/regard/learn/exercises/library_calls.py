@@ -1,7 +1,7 @@
 """Library calls that are themselves the answer to an exercise.
 
-They are found in the file's text, before it runs. The check reminds a learner of the task; it does not stop somebody
-who hides a call from it.
+They are found in the file's text, before it runs. The check reminds a learner of the task; a deliberately hidden call
+is not found.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from regard.base.files import read_whole
-from regard.learn.exercises.exercise_list import MOST_BYTES, Exercise
+from regard.base.reading import read_whole
+from regard.learn.exercises.exercise_list import MAX_ANSWER_BYTES, Exercise
 
 # Packages that hold whole answers to several exercises.
 PACKAGES = ("regard", "transformers", "sacrebleu", "nltk", "evaluate", "torchmetrics", "torcheval", "torchtext")
@@ -32,7 +32,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 
 def library_call(path: Path, exercise: Exercise) -> str:
     """A sentence about the first such call in the file; empty if it has none."""
-    nodes = list(ast.walk(ast.parse(read_whole(path, MOST_BYTES))))
+    nodes = list(ast.walk(ast.parse(read_whole(path, MAX_ANSWER_BYTES))))
     starred = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in nodes)
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for node in nodes:
@@ -49,8 +49,8 @@ def library_call(path: Path, exercise: Exercise) -> str:
                 modules, reached = [], ["label_smoothing"]  # the eighth
             case _:
                 continue
-        if found := [module for module in modules if module.split(".")[0] in PACKAGES]:
-            return f"line {node.lineno} imports {found[0]}, which holds the answer: write it yourself"
-        if found := [name for name in reached if name in ANSWERS.get(exercise.name, ())]:
-            return f"line {node.lineno} uses {found[0]}, which is the answer: write it yourself"
+        if libraries := [module for module in modules if module.split(".")[0] in PACKAGES]:
+            return f"line {node.lineno} imports {libraries[0]}, which holds the answer: write it yourself"
+        if answers := [name for name in reached if name in ANSWERS.get(exercise.name, ())]:
+            return f"line {node.lineno} uses {answers[0]}, which is the answer: write it yourself"
     return ""

@@ -13,14 +13,14 @@ from regard.laws.registry import Build
 from regard.layers.cell import Cell
 from regard.layers.recurrent import elman, gru, lstm
 from regard.layers.state import State
-from regard.learn.exercises.grading import Function, Grader, Mistake, Output, RandomInputs
+from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import WIDTH, model_of
 
 LAWS = (1, 2, 3, 8, 11)
 
 
 def weights(random: RandomInputs, gates: int) -> Iterator[tuple[Any, ...]]:
-    """Vectors, a state, and the weights of so many gates, in different sizes."""
+    """Vectors, a state, and the weights of `gates` gates, in different sizes."""
     for _ in range(4):
         rows, inputs, width = random.distinct(3, 2, 6)
         yield (
@@ -34,7 +34,7 @@ def weights(random: RandomInputs, gates: int) -> Iterator[tuple[Any, ...]]:
 
 
 class AskedCell(Cell):
-    """A cell whose step is the function that is graded; `memory` names what it takes and returns after x."""
+    """A cell whose step is the function that is graded; `memory` names the state that it takes and returns after x."""
 
     def __init__(self, function: Function, gates: int, memory: tuple[str, ...]) -> None:
         super().__init__(WIDTH, WIDTH)
@@ -54,7 +54,7 @@ def cell_model(gates: int, *memory: str) -> Any:
     return model
 
 
-HIDDEN = Output("the new state", ("row", "component"))
+HIDDEN = ExpectedOutput("the new state", ("row", "component"))
 
 # -- the plain network -----------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ lstm_gates = Grader(
     own="layers/recurrent.py: lstm",
     cases=lambda random: weights(random, 4),
     answer=_lstm,
-    outputs=(Output("hidden", ("row", "component")), Output("cell", ("row", "component"))),
+    outputs=(ExpectedOutput("hidden", ("row", "component")), ExpectedOutput("cell", ("row", "component"))),
     mistakes=(
         Mistake("the forget gate multiplies the new content, and the store gate the old cell",
                 _lstm_wrong(lambda c, f, i, g, o: _shown(o, i.sigmoid() * c + f.sigmoid() * g.tanh()))),

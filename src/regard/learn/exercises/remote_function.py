@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.learn.exercises.grading_process import AnswerEnded, AnswerProcess
 from regard.learn.exercises.wire import floats, refilled
-from regard.systems.code import Crashed
+from regard.systems.own.code import Crashed
 
 
 class CrashedRuntime(Crashed, RuntimeError):
@@ -59,10 +59,10 @@ class RemoteFunction:
 
     def pull(self, call: int, mark: int, gradients: tuple[Tensor, ...], leaves: int) -> list[Any]:
         self._say("pull", call, mark, list(gradients))
-        found = self._hear()[1]
-        if not isinstance(found, list) or len(found) != leaves:
+        answer = self._hear()[1]
+        if not isinstance(answer, list) or len(answer) != leaves:
             raise AnswerEnded
-        return found
+        return answer
 
     def _say(self, *message: Any) -> None:
         def number(value: Any) -> int:
@@ -102,7 +102,7 @@ def _write_back(arguments: Any, changed: Any) -> None:
 
 
 class Piece(torch.autograd.Function):
-    """What the function sent, of what it had been given until then."""
+    """A value that the function sent, computed from its arguments until then."""
 
     @staticmethod
     def forward(ctx: Any, function: RemoteFunction, call: int, mark: int, sent: list[Tensor], *leaves: Tensor) -> Any:

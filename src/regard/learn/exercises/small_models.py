@@ -35,9 +35,7 @@ class RandomModel:
 
     def __init__(self, random: RandomInputs, vocabulary: int) -> None:
         self.model = Stack(
-            Embedding(vocabulary, WIDTH),
-            [LSTM(WIDTH, WIDTH)],
-            Output(WIDTH, vocabulary, tied=False, bias=False),
+            Embedding(vocabulary, WIDTH), [LSTM(WIDTH, WIDTH)], Output(WIDTH, vocabulary, tied=False, bias=False)
         ).double()
         self.model.eval()
         with torch.no_grad():

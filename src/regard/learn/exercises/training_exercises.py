@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.loss import negative_log_likelihood
-from regard.learn.exercises.grading import Function, Grader, Mistake, Output, RandomInputs
+from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import RowsStep
-from regard.training.optimisers import clip, learning_rate_at
+from regard.training.optimizers import clip, learning_rate_at
 
 # -- teacher forcing ---------------------------------------------------------------------------------------------------
 
@@ -31,17 +31,17 @@ def _forced(step: RowsStep, state: Any, targets: Tensor, bos: int) -> Tensor:
 
 
 def _unforced(read: Function, carry: bool = True, ask: Function = lambda targets, t: targets[:, t]) -> Function:
-    """A wrong loop: `read` says what is read at step t, from the targets, <bos> and the logits before."""
+    """A wrong loop: `read` chooses the input at step t from the targets, <bos> and the previous logits."""
 
     @torch.no_grad()
     def answer(step: RowsStep, state: Any, targets: Tensor, bos: int) -> Tensor:
-        found, first, logits = [], torch.full_like(targets[:, 0], bos), None
+        losses, first, logits = [], torch.full_like(targets[:, 0], bos), None
         for t in range(targets.size(1)):
             tokens = first if t == 0 and read is not _cheating else read(targets, first, logits, t)
             logits, new = step(tokens, state)
             state = new if carry else state
-            found.append(-logits.log_softmax(-1).gather(1, ask(targets, t)[:, None])[:, 0])
-        return torch.stack(found, dim=1)
+            losses.append(-logits.log_softmax(-1).gather(1, ask(targets, t)[:, None])[:, 0])
+        return torch.stack(losses, dim=1)
 
     return answer
 
@@ -58,7 +58,7 @@ teacher_forcing = Grader(
     own="systems/model.py: Model.loss, which reads all steps at once",
     cases=_sentences,
     answer=_forced,
-    outputs=(Output("the loss", ("row", "step")),),
+    outputs=(ExpectedOutput("the loss", ("row", "step")),),
     mistakes=(
         Mistake("the decoder reads its own most probable word: that is how it writes, not how it is trained",
                 _unforced(lambda targets, first, logits, t: logits.argmax(-1))),
@@ -99,10 +99,10 @@ def _norm(gradients: list[Tensor]) -> Tensor:
 
 
 gradient_clipping = Grader(
-    own="training/optimisers.py: clip",
+    own="training/optimizers.py: clip",
     cases=_some_gradients,
     answer=_clipped,
-    outputs=(Output("the list", ("gradient",)),),
+    outputs=(ExpectedOutput("the list", ("gradient",)),),
     mistakes=(
         Mistake("every tensor is clipped by its own norm, which turns the gradient: one norm for all of them",
                 lambda gs, c: [g * min(1.0, c / float(g.norm())) for g in gs]),
@@ -146,7 +146,7 @@ label_smoothing = Grader(
     own="layers/loss.py: negative_log_likelihood",
     cases=_predictions,
     answer=lambda logits, targets, share: negative_log_likelihood(logits[None], targets[None], smoothing=share)[0],
-    outputs=(Output("the loss", ("row",)),),
+    outputs=(ExpectedOutput("the loss", ("row",)),),
     mistakes=(
         Mistake("the target keeps all of its probability: (1 − ε) is missing",
                 _mixed(lambda all, one, e: one + e * all.mean(-1))),
@@ -177,10 +177,10 @@ def _steps(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
 
 
 warm_up_schedule = Grader(
-    own="training/optimisers.py: learning_rate_at",
+    own="training/optimizers.py: learning_rate_at",
     cases=_steps,
     answer=lambda step, peak, warmup: learning_rate_at("inverse-sqrt", peak, step, warmup, 0.0, 0),
-    outputs=(Output("the rate"),),
+    outputs=(ExpectedOutput("the rate"),),
     mistakes=(
         Mistake("the first step has rate 0 and learns nothing: step 0 is the first of the warm-up, (step + 1) / warmup",
                 lambda s, p, w: p * s / w if s < w else p * math.sqrt(w / s)),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 MAX_BYTES = 1 << 26  # of a message
 
-# Values other than numbers, words, tensors, tuples and lists: each side says how it writes and reads them.
+# Values other than numbers, words, tensors, tuples and lists: each side defines how to write and read them.
 Other = Callable[[Any], Any]
 
 

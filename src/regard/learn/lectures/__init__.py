@@ -7,6 +7,6 @@ entry.code[0].line          the number of the line of code, looked up now
 """
 
 from regard.learn.lectures.code_anchor import Anchor
-from regard.learn.lectures.lecture_pages import Entry, Found, Page, find, get_lecture, lectures, with_places
+from regard.learn.lectures.lecture_pages import Found, LectureEntry, Page, find, get_lecture, lectures, with_places
 
-__all__ = ["Anchor", "Entry", "Found", "Page", "find", "get_lecture", "lectures", "with_places"]
+__all__ = ["Anchor", "Found", "LectureEntry", "Page", "find", "get_lecture", "lectures", "with_places"]

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[2]  # the package regard, installed or in its re
 @dataclass(frozen=True)
 class Anchor:
     file: str  # within the package, as in layers/recurrent.py
-    text: str  # stands on exactly one line of it
+    text: str  # the text of exactly one line of it
     within: str = ""  # or of this function
 
     @property
@@ -59,13 +59,13 @@ def _lines(file: str) -> list[str]:
 @cache
 def _functions(file: str) -> dict[str, range]:
     """The lines of each function by its name, of a method by its class's, too."""
-    found: dict[str, range] = {}
+    functions: dict[str, range] = {}
 
     def walk(node: ast.AST, name: str) -> None:
         for part in ast.iter_child_nodes(node):
             if isinstance(part, ast.FunctionDef | ast.ClassDef):
-                found[name + part.name] = range(part.lineno, (part.end_lineno or part.lineno) + 1)
+                functions[name + part.name] = range(part.lineno, (part.end_lineno or part.lineno) + 1)
                 walk(part, f"{name}{part.name}.")
 
     walk(ast.parse("\n".join(_lines(file))), "")
-    return found
+    return functions

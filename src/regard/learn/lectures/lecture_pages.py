@@ -40,7 +40,7 @@ LINE = re.compile(r"(\d{3}):(\d{1,6})")
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineRange:
     lecture: str
     first: int
     last: int
@@ -53,15 +53,15 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LectureEntry:
     title: str
-    lines: tuple[Lines, ...]
+    lines: tuple[LineRange, ...]
     markdown: str  # with its heading
     code: tuple[Anchor, ...]
     commands: tuple[str, ...]
     claims: tuple[str, ...]
     exercises: tuple[str, ...]
-    figures: tuple[str, ...]  # files, beside the page
+    figures: tuple[str, ...]  # files next to the page
 
     @property
     def equations(self) -> list[str]:
@@ -75,7 +75,7 @@ class Page:
     title: str
     summary: str
     markdown: str
-    entries: tuple[Entry, ...]
+    entries: tuple[LectureEntry, ...]
 
     @property
     def last_line(self) -> int:
@@ -90,12 +90,12 @@ class Page:
 
 @dataclass(frozen=True)
 class Found:
-    """What belongs to a line of the notes."""
+    """The entries for a line of the notes."""
 
     place: str
     page: Page
-    entry: Entry
-    errata: tuple[Entry, ...]
+    entry: LectureEntry
+    errata: tuple[LectureEntry, ...]
 
     @property
     def runs(self) -> list[str]:
@@ -121,7 +121,7 @@ def find(place: str) -> Found:
     """The entry of a line, as in 003:49."""
     named = LINE.fullmatch(place)
     if not named:
-        raise RegardError(f"{place!r} is no line of a lecture: write its number and the line, as in 003:49.")
+        raise RegardError(f"{place!r} is not a line of a lecture: write its number and the line, as in 003:49.")
     page, line = get_lecture(named[1]), int(named[2])
     at = (page.number, line)
     for entry in page.entries:
@@ -133,17 +133,17 @@ def find(place: str) -> Found:
 
 def with_places(markdown: str, show: Callable[[Anchor], str]) -> str:
     """The page with every line of code as `show` writes it."""
-    return CODE.sub(lambda found: show(Anchor(found[1], found[3], found[2] or "")), markdown)
+    return CODE.sub(lambda match: show(Anchor(match[1], match[3], match[2] or "")), markdown)
 
 
 def terminal_words(markdown: str) -> str:
     markdown = with_places(markdown, lambda anchor: f"- Code: {anchor.place}: `{anchor.text}`")
-    markdown = FIGURE.sub(lambda found: f"[Figure: {found[1]}]", markdown)
+    markdown = FIGURE.sub(lambda match: f"[Figure: {match[1]}]", markdown)
     return re.sub(r"(?<!!)\[([^\]]+)\]\([^)\s]+\)", r"\1", markdown)
 
 
 def folder() -> Path:
-    """Of an installed package the pages are inside it, of a repository in docs/."""
+    """The folder of the pages: inside an installed package, or docs/ of a repository."""
     inside = SOURCE / "learn" / "lectures" / "pages"
     return inside if inside.is_dir() else SOURCE.parents[1] / "docs" / "lectures"
 
@@ -156,10 +156,10 @@ def _read(path: Path) -> Page:
     return Page(path.stem, title, summary, markdown, tuple(map(_entry, filter(PLACES.search, sections))))
 
 
-def _entry(markdown: str) -> Entry:
+def _entry(markdown: str) -> LectureEntry:
     places = PLACES.search(markdown)
     assert places
-    return Entry(
+    return LectureEntry(
         title=markdown.partition("\n")[0].removeprefix("## "),
         lines=tuple(map(_lines, places[1].split("; "))),
         markdown=markdown.strip(),
@@ -177,7 +177,7 @@ def _named(markdown: str, what: str) -> tuple[str, ...]:
     )
 
 
-def _lines(words: str) -> Lines:
+def _lines(words: str) -> LineRange:
     lecture, _, lines = words.partition(":")
     first, _, last = lines.partition("–")
-    return Lines(lecture, int(first), int(last or first))
+    return LineRange(lecture, int(first), int(last or first))

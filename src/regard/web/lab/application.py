@@ -41,6 +41,7 @@ from starlette.routing import Route
 from regard import __version__
 from regard.base.errors import RegardError
 from regard.base.fields import Fields
+from regard.base.reading import parse_object
 from regard.report.colours import lab_module, lab_variables
 from regard.report.progress import say
 from regard.report.table import finite
@@ -119,11 +120,8 @@ async def asked(request: Request, kind: type[F]) -> F:
 
 async def body_of(request: Request) -> dict[str, Any]:
     """The JSON object that came with a request."""
-    try:
-        body = json.loads(await request.body() or b"{}")
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
+    body = parse_object(await request.body() or b"{}")
+    if body is None:
         raise RegardError("The request must hold one JSON object.")
     return body
 

@@ -16,10 +16,10 @@ import numpy as np
 from regard.base.errors import RegardError
 from regard.evaluation.perplexity import Method, likelihood
 from regard.runs.data_lookup import corpus_of, pairs_of, tokens_of
-from regard.runs.facts import WEIGHTS, read_note
-from regard.runs.folder import has_source, open_recipe, open_tokenizers
+from regard.runs.store.facts import WEIGHTS, read_note
+from regard.runs.store.folder import has_source, open_recipe, open_tokenizers
 from regard.systems.ngram import NGram, Settings
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 LOOKED_AT = 200  # held-out lines that a page chooses from
 MOST_COUNTED, MOST_VALIDATED = 1_000_000, 100_000  # tokens that the bigram is counted on and validated with

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import open_own_file, write_text
+from regard.base.reading import parse_object
+from regard.base.writing import open_own_file, write_text
 from regard.report.table import finite
-from regard.web.lab.runs_folder import RunsFolder, is_working
+from regard.runs.store.list import is_running
+from regard.web.lab.runs_folder import RunsFolder
 
 MOST_AT_ONCE = 4  # that stay, and as many that do not
 MOST_LOG = 1 << 16  # bytes of a log that a page shows
@@ -156,12 +158,9 @@ class Jobs:
         """What was noted of a job; None where it is not what `start` writes, as in a folder from a stranger."""
         if not re.fullmatch(r"[0-9a-f-]{1,40}", number):
             return None
-        try:
-            record = json.loads(self.folder.read_own("jobs", f"{number}.json"))
-        except (ValueError, RecursionError):
-            return None
+        record = parse_object(self.folder.read_own("jobs", f"{number}.json")) or {}
         kinds = {"id": str, "kind": str, "title": str, "words": list, "run": str, "pid": int, "started": float}
-        whole = isinstance(record, dict) and all(type(record.get(key)) is kind for key, kind in kinds.items())
+        whole = all(type(record.get(key)) is kind for key, kind in kinds.items())
         if not whole or record["id"] != number or not all(isinstance(word, str) for word in record["words"]):
             return None
         return record
@@ -175,7 +174,7 @@ class Jobs:
         except RegardError:
             return False
         names_it = f"--run={path}" in words or words == ["resume", str(path)]
-        return pid > 1 and names_it and is_working(path) and _runs(pid, ["-m", "regard", *words])
+        return pid > 1 and names_it and is_running(path) and _runs(pid, ["-m", "regard", *words])
 
     def _forget_old(self, place: Path) -> None:
         for number in self._numbers()[:-KEPT]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from regard.base.errors import RegardError
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import is_named
+from regard.web.lab.guarded_folder import UPLOADS
 from regard.web.lab.requests import RunForm
-from regard.web.lab.runs_folder import UPLOADS, RunsFolder
+from regard.web.lab.runs_folder import RunsFolder
 
 SECTIONS = ("data", "model", "training")
 

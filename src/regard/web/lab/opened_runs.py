@@ -7,8 +7,8 @@ from pathlib import Path
 
 from regard.base.errors import RegardError
 from regard.base.fields import whole_number
-from regard.runs.folder import moments
 from regard.runs.load import AnyRun, load
+from regard.runs.store.folder import moments
 from regard.web.lab.runs_folder import RunsFolder
 
 MOST_OPEN = 6

@@ -24,7 +24,7 @@ from regard.base.fields import (
     text,
     whole,
 )
-from regard.web.lab.runs_folder import COLUMNS
+from regard.web.lab.live_curve import COLUMNS
 
 AXES = ("tokens", "step", "seconds")
 KINDS = ("word", "char", "byte", "bpe")  # of tokenizers

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.base.errors import RegardError
+from regard.runs.store.list import is_running
 from regard.web.lab.application import asked, in_thread, lab_of, question, reply
 from regard.web.lab.new_comparison import NewComparison
 from regard.web.lab.requests import ComparisonForm, OneRun
-from regard.web.lab.runs_folder import is_working
 
 
 async def comparisons(request: Request) -> Response:
@@ -45,7 +45,7 @@ async def go_on(request: Request) -> Response:
     """One that was stopped trains what is missing."""
     lab, name = lab_of(request), (await asked(request, OneRun)).run
     path = lab.folder.comparison(name)
-    if is_working(path):
+    if is_running(path):
         raise RegardError(f"{name} is running already.")
     words = [*NewComparison.again(lab.folder, lab.folder.question(path)).words(), f"--run={path}"]
     return reply(await in_thread(lab.jobs.start, "comparison", words, title=f"going on: {name}", run=name))

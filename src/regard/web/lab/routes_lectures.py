@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from regard.base.errors import RegardError
 from regard.learn.lectures.code_anchor import SOURCE, Anchor
-from regard.learn.lectures.lecture_pages import ERRATA, Entry, Page, folder, get_lecture, lectures
+from regard.learn.lectures.lecture_pages import ERRATA, LectureEntry, Page, folder, get_lecture, lectures
 from regard.web.lab.application import asked, in_thread, reply
 from regard.web.lab.requests import Lecture, OneName
 
@@ -56,7 +56,7 @@ def _whole(number: str) -> dict[str, Any]:
     }
 
 
-def _section(text: str, entry: Entry | None) -> dict[str, Any]:
+def _section(text: str, entry: LectureEntry | None) -> dict[str, Any]:
     title, _, prose = text.partition("\n")
     return {
         "title": title.removeprefix("## "),

@@ -14,14 +14,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.base.errors import RegardError
+from regard.runs.store.list import is_running
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import available
 from regard.web.lab import uploads
 from regard.web.lab.application import asked, in_thread, lab_of, question, reply
 from regard.web.lab.events import events
+from regard.web.lab.guarded_folder import UPLOADS
 from regard.web.lab.new_run import NewRun
 from regard.web.lab.requests import Check, Curves, OneJob, OneName, OneRun, Restore, RunForm, Stop, Upload
-from regard.web.lab.runs_folder import UPLOADS, RunsFolder, is_working
+from regard.web.lab.runs_folder import RunsFolder
 
 MOST_BUCKETS = 2000
 
@@ -227,7 +229,7 @@ async def go_on(request: Request) -> Response:
     """A stopped training goes on exactly where it stopped."""
     lab, name = lab_of(request), (await asked(request, OneRun)).run
     path = lab.folder.run(name)
-    if is_working(path):
+    if is_running(path):
         raise RegardError(f"{name} is training already.")
     return reply(
         await in_thread(lab.jobs.start, "training", ["resume", str(path)], title=f"going on: {name}", run=name)

@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from regard.base.errors import RegardError
 from regard.web.lab.application import Lab, asked, in_thread, lab_of, questions, reply
+from regard.web.lab.guarded_folder import UPLOADS
 from regard.web.lab.requests import Evaluation, Results
-from regard.web.lab.runs_folder import UPLOADS
 
 LONG = {"page": 120, "work": 60, "trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
 SPLITS = ("valid", "test")

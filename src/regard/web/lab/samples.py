@@ -15,8 +15,8 @@ from urllib.parse import quote
 from starlette.concurrency import run_in_threadpool
 
 from regard.base.errors import RegardError
-from regard.base.files import append_line
-from regard.runs.facts import WEIGHTS, read_note
+from regard.base.writing import append_line
+from regard.runs.store.facts import WEIGHTS, read_note
 from regard.web.lab.runs_folder import RunsFolder
 from regard.web.lab.worker import Answer
 

@@ -7,16 +7,15 @@ from functools import lru_cache
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.insight.arithmetic.calculation import Calculation
 from regard.insight.trace import Trace
-from regard.insight.trace_facts import part
-from regard.insight.trace_page import trace_page
+from regard.insight.views.as_json import part
+from regard.insight.views.page import trace_page
 from regard.report.packed_arrays import pack
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.task import task_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.lab import requests
 from regard.web.lab.opened_runs import open_run
 from regard.web.lab.requests import MOST_TOKENS
@@ -51,7 +50,7 @@ def trace_of(folder: RunsFolder, asked: requests.TraceRequest) -> Trace:
 
 
 def matrices(folder: RunsFolder, asked: requests.MatrixRequest) -> bytes:
-    """Matrices of a trace by their names, as `trace_facts.part` gives them: as many of the first as are not too much
+    """Matrices of a trace by their names, as `as_json.part` gives them: as many of the first as are not too much
     for one answer, and at least one."""
     trace = trace_of(folder, asked)
     arrays, bounds = {}, {}
@@ -75,12 +74,10 @@ def work(folder: RunsFolder, asked: requests.WorkRequest) -> dict[str, Any]:
 
 @lru_cache(4)
 def _calculated(run: AnyRun, trace: Trace, text: str, target: str | None, prefix: str, beam: int) -> Calculation:
-    if isinstance(run, LanguageRun):
-        return run.calculation(text)
-    if isinstance(run, ClassificationRun):
-        return run.calculation(text.strip())
-    assert isinstance(run, TranslationRun)
-    return run.calculation(text.strip(), target, prefix=prefix, beam=beam, trace=trace)
+    task = task_of(run)
+    text, target = (text.strip(), target) if task.has_source else (text, None)
+    found: Calculation = task.look_inside(run, "calculation", text, target, prefix=prefix, beam=beam, trace=trace)
+    return found
 
 
 def page(folder: RunsFolder, asked: requests.PageRequest) -> dict[str, str]:
@@ -92,22 +89,24 @@ def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gr
     count, most = _length(run, text)
     if count > most:
         whose = "this model reads" if most < MOST_TOKENS else "the page shows"
-        raise RegardError(f"This text has {grouped(count)} tokens, and {whose} at most {most}: take some of it away.")
+        raise RegardError(
+            f"This text has {group_digits(count)} tokens, and {whose} at most {most}: take some of it away."
+        )
     for given in (target or "", prefix):
         if (count := len(run.tokenizer.encode(given))) > MOST_TOKENS:
             raise RegardError(
-                f"A translation of {grouped(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
+                f"A translation of {group_digits(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
             )
-    if isinstance(run, LanguageRun):
-        return run.trace(text, top=TOP, gradients=gradients)
-    if not text.strip():
-        raise RegardError("There is nothing to read yet: type a sentence.")
-    if "\n" in text.strip():
-        raise RegardError("This model reads one line at a time: take the line ends out.")
-    if isinstance(run, ClassificationRun):
-        return run.trace(text.strip(), top=TOP, gradients=gradients)
-    assert isinstance(run, TranslationRun)
-    return run.trace(text.strip(), target, prefix=prefix, beam=beam, top=TOP, gradients=gradients)
+    task = task_of(run)
+    if task.has_source:
+        text = text.strip()
+        if not text:
+            raise RegardError("There is nothing to read yet: type a sentence.")
+        if "\n" in text:
+            raise RegardError("This model reads one line at a time: take the line ends out.")
+    search: dict[str, Any] = {"prefix": prefix, "beam": beam}
+    found: Trace = task.look_inside(run, "trace", text, target, top=TOP, gradients=gradients, **search)
+    return found
 
 
 def fits(run: AnyRun, text: str) -> bool:
@@ -118,8 +117,9 @@ def fits(run: AnyRun, text: str) -> bool:
 
 def _length(run: AnyRun, text: str) -> tuple[int, int]:
     """The tokens of a text, and how many can be looked at."""
-    reads = run.tokenizer if isinstance(run, LanguageRun) else run.source_tokenizer
-    limit = run.model.context if isinstance(run, LanguageRun) else None
+    has_source = task_of(run).has_source
+    reads: Tokenizer = getattr(run, "source_tokenizer", run.tokenizer)
+    limit = None if has_source else run.model.context
     return len(reads.encode(text)), MOST_TOKENS if limit is None else min(MOST_TOKENS, limit - 1)
 
 

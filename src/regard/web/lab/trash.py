@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.web.lab.runs_folder import ALLOWED, UPLOADS, RunsFolder, is_plain_folder, is_working
+from regard.base.writing import write_text
+from regard.runs.store.list import is_running
+from regard.web.lab.guarded_folder import ALLOWED, UPLOADS, is_plain_folder
+from regard.web.lab.runs_folder import RunsFolder
 
 
 class Trash:
@@ -28,7 +30,7 @@ class Trash:
             path = self.folder.made(name)
             if not any((path / marker).is_file() for marker in ("run.json", "comparison.json")):
                 raise RegardError(f"{name} is neither a run nor a comparison, so it is left as it is.")
-            if is_working(path):
+            if is_running(path):
                 raise RegardError(f"{name} is training: stop it first.")
             mark = secrets.token_hex(8)
             place = self.folder.keep("trash") / mark

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import give_name, open_own_file
-from regard.web.lab.runs_folder import MARKERS, UPLOADS, RunsFolder, is_plain_file, is_plain_folder
+from regard.base.writing import open_own_file, rename_new
+from regard.web.lab.guarded_folder import UPLOADS, is_plain_file, is_plain_folder
+from regard.web.lab.runs_folder import MARKERS, RunsFolder
 
 MOST_UPLOAD = 4 << 30  # bytes of all files that wait together
 MOST_PARTS = 100
@@ -80,5 +81,5 @@ def _store(folder: RunsFolder, part: Path, name: str) -> str:
             return free
         number += 1
         free = f"{clean}-{number}.{ending}"
-    give_name(part, place / free)
+    rename_new(part, place / free)
     return free

@@ -10,7 +10,7 @@ from regard.base.fields import Fields
 from regard.claims.all_claims import all_claims, get_claim
 from regard.claims.claim import Claim
 from regard.claims.documented_verdicts import documented_verdicts
-from regard.claims.result import Result
+from regard.claims.result import ClaimResult
 from regard.claims.runner import read_record, record_of
 from regard.web.lab.requests import OneClaim
 from regard.web.lab.runs_folder import RunsFolder
@@ -63,5 +63,5 @@ def _results(folder: RunsFolder, claim: Claim) -> dict[str, dict[str, Any]]:
             kept.setdefault(HERE, result.as_json())
     for name, record in folder.claim_results(claim.name).items():
         with suppress(ValueError, KeyError, TypeError, AttributeError, OverflowError):  # another version, or not ours
-            kept[name] = Result.from_json(record).as_json()
+            kept[name] = ClaimResult.from_json(record).as_json()
     return kept

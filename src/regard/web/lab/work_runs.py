@@ -8,12 +8,12 @@ from typing import Any, get_type_hints
 
 from regard.base.errors import RegardError
 from regard.base.settings import documentation
+from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, corpus_of, tokens_of
-from regard.runs.folder import has_source, open_recipe, open_tokenizers
-from regard.runs.language_run import LanguageRun, no_bits_per_character
 from regard.runs.recipe import Recipe
-from regard.runs.train import compose_recipe
-from regard.runs.translation_run import TranslationRun
+from regard.runs.store.folder import has_source, open_recipe, open_tokenizers
+from regard.runs.tasks.language.evaluation import no_bits_per_character
+from regard.runs.tasks.task import task_of
 from regard.systems.sizes import SIZES
 from regard.web.lab.held_out import held_out, progress_of
 from regard.web.lab.new_run import SECTIONS, NewRun
@@ -22,7 +22,7 @@ from regard.web.lab.requests import OneRun, RunForm
 from regard.web.lab.runs_folder import RunsFolder
 
 KEPT = ("tokenizer", "vocabulary", "normalise", "joint")  # by a run that starts from another
-LONG, EXAMPLES = 48, 3  # tokens that a language model writes; sentences of the others
+EXAMPLES = 3  # sentences that a translator or classifier answers
 
 
 def form(folder: RunsFolder, given: RunForm) -> dict[str, Any]:
@@ -77,14 +77,11 @@ def _fields(recipe: Recipe, changed: Recipe, part: str, tuned: bool) -> list[dic
 def sample(folder: RunsFolder, asked: OneRun) -> dict[str, Any]:
     """What the best weights so far write: a text, or answers to the first held-out sentences."""
     run = open_run(folder, asked.run)
-    if isinstance(run, LanguageRun):
-        return {"text": run.generate(max_tokens=LONG, temperature=0.8, seed=1)}
+    task = task_of(run)
+    if texts := task.texts(run, 1):
+        return {"text": texts[0]}
     pairs = held_out(run.folder)[:EXAMPLES]
-    sources = [source for source, _ in pairs]
-    if isinstance(run, TranslationRun):
-        written = [best.text for best, *_ in run.translations(sources, truncate=True)]
-    else:
-        written = [one.label for one in run.labellings(sources, truncate=True)]
+    written = task.answers(run, [source for source, _ in pairs])
     return {
         "pairs": [
             {"source": source, "reference": target, "written": answer}

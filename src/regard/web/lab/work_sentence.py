@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from regard.base.errors import RegardError
 from regard.decoding.sampling import Sampling
-from regard.insight.trace_facts import facts
+from regard.insight.views.as_json import facts
 from regard.insight.words import labels_after
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.task import task_of
 from regard.web.lab import requests
 from regard.web.lab.held_out import held_out
 from regard.web.lab.runs_folder import RunsFolder
@@ -25,7 +26,7 @@ def trace(folder: RunsFolder, asked: requests.TraceRequest) -> dict[str, Any]:
     found = trace_of(folder, asked)
     told = facts(found)
     run = asked_run(folder, asked)
-    if isinstance(run, LanguageRun):
+    if not task_of(run).has_source:
         known = found.probability[np.isfinite(found.probability)]
         text = run.tokenizer.normalise(found.text)
         with np.errstate(divide="ignore"):
@@ -86,10 +87,10 @@ def edit(folder: RunsFolder, asked: requests.Edit) -> dict[str, str]:
 
 
 def _writer(folder: RunsFolder, asked: requests.AboutRun) -> LanguageRun:
-    run = asked_run(folder, asked)
-    if not isinstance(run, LanguageRun):
+    run: Any = asked_run(folder, asked)
+    if not hasattr(run, "choices"):
         raise RegardError(f"{asked.run} does not go on with a text: choose a language model.")
-    return run
+    return cast("LanguageRun", run)
 
 
 def _sampling(asked: requests.Following) -> Sampling:

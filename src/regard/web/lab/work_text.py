@@ -16,8 +16,8 @@ from regard.base.word_spans import find_words
 from regard.insight.words import labels
 from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.pairs import PairCorpus, is_pairs, open_pairs
-from regard.text.tokenizer import Tokenizer
-from regard.text.word_counts import count_words
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.word_counts import count_words
 from regard.web.lab import requests
 from regard.web.lab.new_run import corpus
 from regard.web.lab.runs_folder import RunsFolder

@@ -15,11 +15,11 @@ import numpy as np
 from safetensors import safe_open
 
 from regard.base.errors import RegardError
-from regard.base.files import check_tensor_file
+from regard.base.reading import check_tensor_file
 from regard.insight.words import labels
 from regard.report.packed_arrays import pack
-from regard.runs.folder import has_source, moments, open_recipe, open_tokenizers
-from regard.text.tokenizer import Tokenizer
+from regard.runs.store.folder import has_source, moments, open_recipe, open_tokenizers
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.lab.requests import OneRun
 from regard.web.lab.runs_folder import RunsFolder
 

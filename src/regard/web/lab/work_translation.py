@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from regard.base.errors import RegardError
 from regard.evaluation.bleu import Statistics
-from regard.insight.trace_facts import facts
-from regard.runs.translation_run import TranslationRun
+from regard.insight.views.as_json import facts
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.web.lab import requests
 from regard.web.lab.held_out import held_out
 from regard.web.lab.runs_folder import RunsFolder
@@ -86,10 +86,10 @@ def _result(folder: RunsFolder, number: str) -> dict[str, Any]:
 
 
 def _translator(folder: RunsFolder, asked: requests.AboutRun) -> TranslationRun:
-    run = asked_run(folder, asked)
-    if not isinstance(run, TranslationRun):
+    run: Any = asked_run(folder, asked)
+    if not hasattr(run, "translate"):
         raise RegardError(f"{asked.run} does not translate: choose a translator.")
-    return run
+    return cast("TranslationRun", run)
 
 
 WORK = {

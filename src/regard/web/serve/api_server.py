@@ -169,10 +169,10 @@ class Application:
 
     def _count(self, answer: Answer, began: float) -> None:
         model, usage = answer.served.name, answer.usage()
-        self.metrics.read[model] += usage["prompt_tokens"]
-        self.metrics.written[model] += usage["completion_tokens"]
+        self.metrics.tokens.labels(model, "prompt").inc(usage["prompt_tokens"])
+        self.metrics.tokens.labels(model, "completion").inc(usage["completion_tokens"])
         if answer.first_token is not None:
-            self.metrics.took(self.metrics.first_token, model, answer.first_token - began)
+            self.metrics.first_token.labels(model).observe(answer.first_token - began)
 
     async def translate(self, request: Request) -> Response:
         given = self._allowed(request, await request.body())

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from regard.base.fields import Field, FieldError, FlagField, NumberField, WholeField, shown
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def refuse_unknown(
         if name in unsupported:
             raise BadRequest(f"{name} is not supported: leave it out.", name)
         if name not in known and name not in neutral:
-            raise BadRequest(f"There is no field {shown(name)}{meant(name[:100], sorted(known))}", name[:100])
+            raise BadRequest(f"There is no field {shown(name)}{did_you_mean(name[:100], sorted(known))}", name[:100])
 
 
 def number(given: Mapping[str, Any], name: str, default: float, least: float, most: float) -> float:

@@ -14,19 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
-from regard.base.settings import one_of
+from regard.base.numbers import group_digits, pluralize
+from regard.base.settings import check_choice
 from regard.decoding.engine import Prompt
 from regard.report.progress import say
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.folder import pick_device
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun, load
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.task import task_of
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.web.serve.scheduler import Job, Scheduler, Worker
-from regard.web.serve.workers import LanguageWorker, TranslationWorker
+from regard.web.serve.workers import WORKERS, LanguageWorker, TranslationWorker
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Served:
 
     def use(self, run: LanguageRun | TranslationRun) -> None:
         self.created = int(time.time())
-        self.worker = LanguageWorker(run) if isinstance(run, LanguageRun) else TranslationWorker(run)
+        self.worker = worker_of(run)(run)
 
     async def opening(self, worker: LanguageWorker, prompt: str) -> tuple[Prompt, list[int]]:
         """What a language model reads first, and the prompt's tokens."""
@@ -117,7 +118,7 @@ class ServedModels:
         device: str = "auto",
         precision: str = "fp32",
     ) -> None:
-        one_of("--precision", precision, ("fp32", "bf16"))
+        check_choice("--precision", precision, ("fp32", "bf16"))
         self.weights, self.device, self.precision, self.scheduler = weights, device, precision, Scheduler()
         self.languages: dict[str, tuple[str, str]] = {}  # of each translator: from, into
         self.folders: dict[str, Path] = {}
@@ -138,7 +139,7 @@ class ServedModels:
                 continue
             self.folders[name], self.seen[name] = folder, seen
             self.by_name[name] = Served(name, run, places)
-            if isinstance(run, TranslationRun):
+            if worker_of(run).between_languages:
                 self.languages[name] = languages.get(name) or languages_of(run, name)
         if refused and not self.by_name:
             raise refused[0]
@@ -187,9 +188,10 @@ class ServedModels:
                 continue
             say(f"{name} was replaced")
 
-    def _load(self, folder: Path, device: str) -> LanguageRun | TranslationRun:
-        run = as_served(load(folder, weights=self.weights, device=device))
-        if self.precision == "bf16" and isinstance(run, LanguageRun):
+    def _load(self, folder: Path, device: str) -> Any:
+        run: Any = load(folder, weights=self.weights, device=device)
+        kind = worker_of(run)
+        if self.precision == "bf16" and kind.in_bf16:
             run.model.bfloat16()
         return run
 
@@ -200,10 +202,14 @@ class ServedModels:
         self.scheduler.workers = [*new, *kept]
 
 
-def as_served(run: AnyRun) -> LanguageRun | TranslationRun:
-    if isinstance(run, ClassificationRun):
-        raise NotServed(f"{run.folder} is a classifier, which no API here is for: use `regard classify {run.folder}`.")
-    return run
+def worker_of(run: AnyRun) -> Any:
+    """The kind of worker that serves runs of this task."""
+    task = task_of(run)
+    if task.name not in WORKERS:
+        raise NotServed(
+            f"{run.folder} is {task.noun}, which no API here is for: use `regard {task.verb} {run.folder}`."
+        )
+    return WORKERS[task.name]
 
 
 def files_of(folder: Path) -> object:
@@ -236,6 +242,8 @@ def longest_of(run: LanguageRun) -> int:
 def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:
     if 1 + prompt + more > longest:
         raise RegardError(
-            f"{name} holds {grouped(longest)} tokens, and this needs {grouped(1 + prompt + more)} (1 for the boundary, "
-            f"{grouped(prompt)} of the prompt, {counted(more, 'token')} to write): shorten the prompt or max_tokens."
+            f"{name} holds {group_digits(longest)} tokens, and this needs {group_digits(1 + prompt + more)} "
+            f"(1 for the boundary, {group_digits(prompt)} of the prompt, {pluralize(more, 'token')} to write): "
+            "shorten the "
+            "prompt or max_tokens."
         )

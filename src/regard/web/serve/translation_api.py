@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam
-from regard.runs.translation_run import Translation
+from regard.runs.tasks.translation.answers import Translation
 from regard.web.serve.html_segments import HtmlSegments
 from regard.web.serve.json_fields import BadRequest, integer, read_object, refuse_unknown, shown, string
 from regard.web.serve.sentences_of import Sentences
@@ -159,8 +159,8 @@ class Translations:
                 raise BadRequest(str(error), "q") from None
             if length > longest:
                 raise BadRequest(
-                    f"A sentence has {grouped(length)} tokens, and {served.name} was trained on at most {longest}: "
-                    "split it into shorter ones.",
+                    f"A sentence has {group_digits(length)} tokens, and {served.name} was trained on at "
+                    f"most {longest}: split it into shorter ones.",
                     "q",
                 )
         jobs = [SentenceJob(sentence, beam) for sentence in sentences]
@@ -200,5 +200,5 @@ def _texts(given: Mapping[str, Any]) -> list[str]:
     if len(texts) > TEXTS:
         raise BadRequest(f"q has {len(texts)} texts; at most {TEXTS} at once.", "q")
     if sum(map(len, texts)) > CHARACTERS:
-        raise BadRequest(f"q has more than {grouped(CHARACTERS)} characters: send less at once.", "q")
+        raise BadRequest(f"q has more than {group_digits(CHARACTERS)} characters: send less at once.", "q")
     return texts

@@ -16,9 +16,9 @@ from typing import Any
 from regard.decoding.beam import Beam
 from regard.decoding.engine import RECORDED, Engine, Prompt, Text
 from regard.decoding.sampling import Sampling
-from regard.runs.language_run import LanguageRun
-from regard.runs.translation_run import TranslationRun
-from regard.text.tokenizer import Tokenizer
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.serve.scheduler import Job, Post, failure
 
 ROWS = {"cuda": 256}  # texts written at once; elsewhere 64
@@ -63,6 +63,10 @@ class SentenceJob(Job):
 
 
 class LanguageWorker:
+    """Writes and scores texts."""
+
+    between_languages, in_bf16 = False, True
+
     def __init__(self, run: LanguageRun, rows: int | None = None) -> None:
         self.run, self.rows = run, rows or ROWS.get(run.model.device.type, 64)
         self.engines: dict[Sampling, Engine] = {}
@@ -146,6 +150,10 @@ class LanguageWorker:
 
 
 class TranslationWorker:
+    """Translates sentences."""
+
+    between_languages, in_bf16 = True, False
+
     def __init__(self, run: TranslationRun) -> None:
         self.run, self.most = run, SENTENCES.get(run.model.device.type, 64)
         self.source_tokenizer = Tokenizer.from_json(
@@ -187,3 +195,6 @@ def post_failure(jobs: Sequence[Job], error: Exception, post: Post) -> None:
     for job in jobs:
         job.over = True
         post(job, error)
+
+
+WORKERS = {"language model": LanguageWorker, "translation": TranslationWorker}  # by the name of a task

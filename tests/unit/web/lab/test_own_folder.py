@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.base.errors import RegardError
-from regard.base.files import locked
+from regard.base.locks import try_lock
 from regard.web.lab.application import application
 from regard.web.lab.jobs import MOST_AT_ONCE, Jobs
 from regard.web.lab.runs_folder import RunsFolder
@@ -154,7 +154,7 @@ def test_only_a_process_whose_command_names_the_run_is_signalled(folder):
         "other words": ["-m", "regard", "resume", str(path)],
         "job": ["-m", "regard", *words],
     }
-    with locked(path / ".lock"):
+    with try_lock(path / ".lock"):
         for name, more in commands.items():
             process = subprocess.Popen([*wait, *more], stdout=subprocess.PIPE)
             try:

@@ -6,15 +6,19 @@ import os
 import tracemalloc
 
 import pytest
+from safetensors.numpy import save_file
 from starlette.testclient import TestClient
 
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
-from regard.base.files import locked
+from regard.base.locks import try_lock
+from regard.runs.store.list import describe
 from regard.training.metrics import append_metrics
 from regard.web.lab.application import application
+from regard.web.lab.live_curve import MAX_METRICS, PIECE
 from regard.web.lab.new_run import NewRun
 from regard.web.lab.requests import RunForm
-from regard.web.lab.runs_folder import MAX_METRICS, PIECE, RunsFolder
+from regard.web.lab.runs_folder import RunsFolder
 from regard.web.lab.trash import Trash
 
 ROW = {"step": 1, "tokens": 10, "seconds": 0.5, "loss": 2.0, "perplexity": 7.4, "learning_rate": 0.1}
@@ -32,9 +36,10 @@ def folder(tmp_path):
 def make_run(path, rows=(ROW,)):
     path.mkdir(parents=True)
     recipe = {"system": "lstm", "size": "tiny", "training": {"steps": 4, "budget": ""}}
-    (path / "run.json").write_text(json.dumps({"format": 1, "created": "2026-01-01", "recipe": recipe}))
+    (path / "run.json").write_text(json.dumps(with_digest({"format": 1, "created": "2026-01-01", "recipe": recipe})))
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (path / "training.safetensors").write_bytes(b"")
+    (path / "recipe.toml").write_text('system = "lstm"\n')
+    save_file({}, path / "training.safetensors", {"regard": json.dumps({"progress": {"step": 1}})})
     return path
 
 
@@ -114,11 +119,20 @@ def test_lines_that_are_not_numbers_are_left_out(folder):
 def test_a_run_that_another_process_works_in_is_training(folder):
     path = folder.root / "lstm"
     assert folder.summary(path)["state"] == "stopped"
-    with locked(path / ".lock"):
+    with try_lock(path / ".lock"):
         assert folder.summary(path)["state"] == "running"
         with pytest.raises(RegardError, match="stop it first"):
             Trash(folder).put("lstm")
     assert folder.summary(path)["share"] == 0.25  # one step of four
+
+
+@pytest.mark.parametrize("name", ["recipe.toml", "training.safetensors", "run.json"])
+def test_the_lab_and_the_command_line_agree_on_what_is_damaged(folder, name):
+    path = folder.root / "lstm"
+    assert (folder.summary(path)["state"], describe(path)["state"]) == ("stopped", "stopped")
+    (path / name).unlink() if name != "run.json" else (path / name).write_text('{"format": 1')
+    found = folder.summary(path)
+    assert (found["state"], found["why"]) == ("damaged", describe(path)["why"])
 
 
 def test_what_is_deleted_comes_back_as_it_was(folder):
@@ -246,8 +260,8 @@ def test_of_a_file_of_metrics_that_is_too_large_only_the_end_is_read(folder):
 
 
 def test_a_line_that_never_ends_is_left_out_and_not_read_again(folder, monkeypatch):
-    monkeypatch.setattr("regard.web.lab.runs_folder.PIECE", 100)
-    monkeypatch.setattr("regard.web.lab.runs_folder.MAX_LINE", 90)
+    monkeypatch.setattr("regard.web.lab.live_curve.PIECE", 100)
+    monkeypatch.setattr("regard.web.lab.live_curve.MAX_LINE", 90)
     path = folder.root / "lstm" / "metrics.jsonl"
     short = {key: ROW[key] for key in ("step", "tokens", "seconds", "loss")}
     path.write_text("x" * 1000)
@@ -268,6 +282,6 @@ def test_one_curve_does_not_wait_for_another(folder):
 
 
 def test_a_page_is_sent_many_rows_in_parts(folder, monkeypatch):
-    monkeypatch.setattr("regard.web.lab.runs_folder.MAX_ROWS", 2)
+    monkeypatch.setattr("regard.web.lab.live_curve.MAX_ROWS", 2)
     curve = folder.curve(make_run(folder.root / "gpt", [ROW | {"step": step} for step in range(5)]))
     assert [[row[1] for row in curve.since(first)] for first in (0, 2, 4, 5)] == [[0, 1], [2, 3], [4], []]

@@ -10,8 +10,9 @@ import regard
 from regard.base.errors import RegardError
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.web.lab import opened_runs
+from regard.web.lab.live_curve import LiveCurve, last_row
 from regard.web.lab.opened_runs import MOST_OPEN, open_run
-from regard.web.lab.runs_folder import Curve, RunsFolder, last_row
+from regard.web.lab.runs_folder import RunsFolder
 
 # -- weights -----------------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ def test_a_line_that_was_half_written_is_whole_at_the_next_look(tmp_path):
     for cut in range(0, len(CONTENT) + 1, 3):
         path = tmp_path / f"{cut}.jsonl"
         path.write_bytes(CONTENT[:cut])
-        curve = Curve(path)
+        curve = LiveCurve(path)
         curve.read()
         assert curve.rows == CONTENT[:cut].count(b"\n")
         for end in (cut + 3, len(CONTENT)):
@@ -134,7 +135,7 @@ def test_the_newest_row_is_the_last_whole_one(tmp_path):
 def test_a_file_that_was_cut_or_replaced_is_read_anew(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(CONTENT)
-    curve = Curve(path)
+    curve = LiveCurve(path)
     curve.read()
     path.write_bytes(CONTENT[: CONTENT.index(b"\n") + 1])  # a run that begins again
     curve.read()

@@ -1,15 +1,17 @@
 """What a server says about itself: the OpenAPI document holds, metrics can be read, pages load nothing else."""
 
 import re
+from types import SimpleNamespace
 
 import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from regard.web.serve.server_metrics import Histogram
+from regard.web.serve.server_metrics import Metrics
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +71,18 @@ def test_metrics_are_what_prometheus_reads(address):
     assert after[("process_resident_memory_bytes",)] > 10**7
 
 
-def test_a_histogram_counts_what_is_below_each_bound():
-    histogram = Histogram()
-    for seconds in (0.001, 0.005, 0.006, 100.0):
-        histogram.add(seconds)
-    lines = dict(line.rsplit(" ", 1) for line in histogram.lines("h", 'a="b"'))
-    assert lines['h_bucket{a="b",le="0.005"}'] == "2"
-    assert lines['h_bucket{a="b",le="60.0"}'] == "3"
-    assert lines['h_bucket{a="b",le="+Inf"}'] == lines['h_count{a="b"}'] == "4"
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=50))
+@settings(derandomize=True, deadline=None, max_examples=50)
+def test_any_model_name_is_a_label_that_prometheus_reads(name):
+    metrics = Metrics()
+    metrics.tokens.labels(name, "prompt").inc(3)
+    text = metrics.text({name: SimpleNamespace(inside=2, places=8)}).decode()
+    samples = {
+        (sample.name, sample.labels.get("model")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert [samples[key, name] for key in ("regard_tokens_total", "regard_jobs", "regard_places")] == [3, 2, 8]
 
 
 @pytest.mark.parametrize("path", ["", "docs"])

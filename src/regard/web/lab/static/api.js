@@ -27,11 +27,11 @@ async function asked(path, options) {
     response = await fetch(`api/${path}`, options);
   } catch (error) {
     if (error.name === "AbortError") throw new Refused("", 409);
-    throw new Refused("The lab does not answer: is it still running in its terminal?");
+    throw new Refused("The lab does not respond. Is it still running in its terminal?");
   }
   if (response.ok) return response;
   const told = await response.json().catch(() => ({}));
-  throw new Refused(told.error || `The lab answered with ${response.status}.`, response.status);
+  throw new Refused(told.error || `The lab returned status ${response.status}.`, response.status);
 }
 
 export function withQuery(path, query) {

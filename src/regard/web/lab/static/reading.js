@@ -4,7 +4,7 @@
 //   const one = reading({ parts: async (names) => ({ name: array }), onStep, onEdit, onGradients });
 //   root.append(one.node); one.show(facts); one.section("attention"); one.end();
 //
-// `facts` and the names of parts are those of insight/trace_facts.py; `parts` may answer with some of those it was asked
+// `facts` and the names of parts are those of insight/views/as_json.py; `parts` may answer with some of those it was asked
 // for, at least one, and is asked again for the rest. `onStep(step)` tells which word was chosen;
 // `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly;
 // `onWork({step, layer, head})` gives the arithmetic of a step, as insight/arithmetic/equation.py has it.
@@ -251,7 +251,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       el("div", {}, el("h3", {}, facts.task === "classification" ? "What it answers" : "What it expected next"),
       el("div", { class: "bars" }, rows.map((row) => el("div", { class: row.came ? "choice-row came" : "choice-row" },
         edit && row.token !== undefined && !row.came && !(translates() && row.token === "<eos>")
-          ? el("button", { type: "button", class: "word", title: "Go on from here with this word", onclick: () => onEdit({ step, token: row.token, keep: false }) }, token(row.word))
+          ? el("button", { type: "button", class: "word", title: "Continue from here with this word", onclick: () => onEdit({ step, token: row.token, keep: false }) }, token(row.word))
           : el("span", { class: "word" }, token(row.word)),
         el("span", { class: "chance" }, el("i", { style: { width: `${100 * row.p / most}%` } })),
         el("span", { class: "number" }, percent(row.p), row.came ? " · came" : ""),
@@ -388,7 +388,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       put(bodies.gradients, el("h3", {}, "What each loss depends on"),
         onGradients && !facts.notes.some((note) => note.includes("gradients"))
           ? [el("p", { class: "quiet-text" }, "One backward pass for each word: this takes a moment."), el("button", { type: "button", onclick: (event) => { event.target.disabled = true; event.target.textContent = "Computing…"; onGradients(); } }, "Compute the gradients")]
-          : el("p", { class: "quiet-text" }, facts.notes.join(" ") || "They were not computed."));
+          : el("p", { class: "quiet-text" }, facts.notes.join(" ") || "Not computed."));
       return;
     }
     slope = Math.min(slope, facts.gradients.length - 1);
@@ -400,14 +400,14 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       maps.slope.draw({
         rows, columns, array, power: true, unit: "norm of the gradient (nats per unit of length)", leftward: facts.leftward[one.columns],
         sentence: "A row for the loss of each step, a column for each word: the norm of that loss's gradient by that word's vector. Empty: exactly 0.",
-        describe: (row, column, value) => (Number.isNaN(value) ? "No word came after the last one: there is no loss." : `gradient of the loss of ${quoted(rows[row])} by ${quoted(columns[column])}: norm ${number(10 ** value, 3)}`),
+        describe: (row, column, value) => (Number.isNaN(value) ? "There is no next word after the last one, so there is no loss." : `gradient of the loss of ${quoted(rows[row])} by ${quoted(columns[column])}: norm ${number(10 ** value, 3)}`),
       });
       follow();
     }).catch((error) => put(bodies.gradients, el("p", { class: "problem" }, error.message)));
   }
 
   function drawSearch() {
-    put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "Nothing was searched for here."));
+    put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "There was no search here."));
   }
 
   // The arithmetic of the chosen step, in the layer and head that were looked at last.

@@ -43,14 +43,14 @@ export function runCard(name, { api, address, changed }) {
       !live && !begins(job) && !run.counted && el("a", { class: "button", href: link("new", "", { from: name }) }, "Fine-tune"),
       !live && !begins(job) && el("button", { type: "button", class: "danger", onclick: remove }, "Delete"));
     const problem = job && !job.running && job.problem;
-    put(state, el("i", { class: `dot ${run.state}` }), " ", begins(job) ? "It goes on from its last checkpoint: the model and its text are being opened …" : words(), problem && el("span", { class: "problem" }, ` ${problem}`));
+    put(state, el("i", { class: `dot ${run.state}` }), " ", begins(job) ? "Resuming from the last checkpoint: opening the model and its text …" : words(), problem && el("span", { class: "problem" }, ` ${problem}`));
     const best = run.best;
     const shown = {
       system: [run.system, run.size].filter(Boolean).join(", "), "started from": run.from, corpus: run.corpus,
       parameters: run.parameters === null ? "" : grouped(run.parameters),
       best: best ? [best.bleu !== undefined && `BLEU ${number(best.bleu)}`, best.accuracy !== undefined && `accuracy ${number(best.accuracy)}`,
         `validation loss ${number(best.loss)}`, `perplexity ${number(best.perplexity)}`, Number.isFinite(best.step) && `at step ${grouped(best.step)}`].filter(Boolean).join(", ") : "",
-      device: run.device, begun: run.created ? `${new Date(run.created).toLocaleString()} (${ago(run.created)})` : "",
+      device: run.device, started: run.created ? `${new Date(run.created).toLocaleString()} (${ago(run.created)})` : "",
     };
     put(facts, Object.entries(shown).filter(([, value]) => value).map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]));
     if (!before || before.best?.step !== run.best?.step || before.state !== run.state) load();
@@ -73,7 +73,7 @@ export function runCard(name, { api, address, changed }) {
       details();
       if (sampled === run.best?.step && full.samples.length) return;
       sampled = run.best?.step;
-      if (!full.samples.length && (run.best || run.counted)) put(samples, el("p", { class: "quiet-text" }, "It is asked for one …"));
+      if (!full.samples.length && (run.best || run.counted)) put(samples, el("p", { class: "quiet-text" }, "Requesting a sample …"));
       show(await api.post("runs/sample", { run: name }));
     } catch (error) {
       if (!ended && !error.overtaken) put(samples, el("p", { class: "quiet-text" }, error.message));
@@ -83,7 +83,7 @@ export function runCard(name, { api, address, changed }) {
   // The newest large, and a slider back to the first.
   function show(found) {
     if (ended) return;
-    if (!found.length) { put(samples, el("p", { class: "quiet-text" }, "Its first sample comes with its first validation.")); return; }
+    if (!found.length) { put(samples, el("p", { class: "quiet-text" }, "The first sample appears with the first validation.")); return; }
     const steps = found.map((one) => one.step);
     let place = at !== null && steps.includes(at) ? steps.indexOf(at) : found.length - 1;
     const text = el("div");

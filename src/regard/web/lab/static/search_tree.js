@@ -1,5 +1,5 @@
 // Beam search as a tree: a column for each step, the most probable beginning on top; pruned ones pale, a thick line to the
-// best. `searchTree(branches, note)` gives an element; both are those of trace_facts.py.
+// best. `searchTree(branches, note)` gives an element; both are those of insight/views/as_json.py.
 import { counted, el, isolated, number, svg, table } from "./dom.js";
 
 const ACROSS = 132, DOWN = 22, MARGIN = 10, LONGEST = 10, LETTER = 7.1, PRUNED = 3;

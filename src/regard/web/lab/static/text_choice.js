@@ -81,8 +81,8 @@ export function textChoice(api, { pairs, choose, columns = () => "", encoding = 
         repeated: file.duplicate_lines ?? file.duplicate_pairs, blank: file.blank_lines,
       });
     }
-    return [refused.length > 0 && el("p", { class: "problem" }, refused[0]), table(rows, NAMES, { caption: "What was found in it" }),
-      el("ul", { class: "notes" }, odd.length ? odd.map((line) => el("li", {}, line)) : el("li", {}, "Nothing odd was found."))];
+    return [refused.length > 0 && el("p", { class: "problem" }, refused[0]), table(rows, NAMES, { caption: "Findings" }),
+      el("ul", { class: "notes" }, odd.length ? odd.map((line) => el("li", {}, line)) : el("li", {}, "No problems found."))];
   }
 
   return { node, load, show, offers, look, end: () => { ended = true; } };

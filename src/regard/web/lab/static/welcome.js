@@ -27,7 +27,7 @@ export function firstVisit(api, address, started) {
   });
   return el("div", { class: "first" },
     el("h1", {}, "Watch a model learn"),
-    el("p", { class: "lead" }, "There is no run in this folder yet. Start one here: nothing is downloaded, and it goes on when you close this page."),
+    el("p", { class: "lead" }, "There are no runs in this folder yet. Start one here: nothing is downloaded, and it continues when you close this page."),
     el("div", { class: "cards" }, cards),
     el("p", {}, "Or train on ", el("a", { href: link("new") }, "your own text, with every setting"), ", or ", el("a", { href: link("ladder", "new") }, "compare several systems fairly"), "."));
 }
@@ -35,11 +35,11 @@ export function firstVisit(api, address, started) {
 // -- the tour ------------------------------------------------------------------------------------------------------------
 
 const STEPS = [
-  [".run-list", "All your runs", "Every run in the folder, those that train first. The box draws its curve; its name opens it below."],
+  [".run-list", "All your runs", "Every run in the folder, active runs first. The box draws its curve; its name opens it below."],
   ["[data-tour=curves]", "Curves, while they grow", "Choose what is drawn and against what. Point at a line, or focus the chart and use the arrow keys, to read its numbers."],
   ["[data-tour=samples]", "What it writes", (where) => `A sample each time the model got better.${where?.querySelector("input[type=range]") ? " Move the slider to see the words form." : ""}`],
-  ["[data-tour=new]", "Your own text", "Drop a file in, see what is wrong with it, and what the training will take, before it starts."],
-  ["#views", "The other views", "Compare systems on the ladder, look inside one sentence, follow a translation. Each view has an address that you can send."],
+  ["[data-tour=new]", "Your own text", "Drop a file in, and see its problems and the training time before training starts."],
+  ["#views", "The other views", "Compare systems, look inside one sentence, follow a translation. Each view has a URL that you can share."],
 ];
 
 export function tourIsDue() {

@@ -25,7 +25,7 @@ export default {
       const of = (verdict) => found.filter((one) => one.documented.verdict === verdict).length;
       put(root, el("div", { class: "head" }, el("h1", {}, "Claims"), el("p", { class: "quiet-text" },
         `Documented: ${of("holds")} hold, ${of("fails")} fail, ${of("inconclusive")} are inconclusive. `,
-        here.length ? `${here.length} of ${found.length} measured here.` : "None was measured here yet: open one and run it.")),
+        here.length ? `${here.length} of ${found.length} measured here.` : "None measured here yet: open one and run it.")),
       el("ol", { class: "statements" }, found.map((one) => el("li", {}, el("a", { href: link("claims", one.name), class: "claim" },
         sign(one.documented.verdict), el("span", { class: "mono quiet-text" }, one.number),
         el("span", {}, el("b", {}, one.statement), el("span", { class: "help" }, `${one.name} · documented: ${one.documented.verdict} · here: ${one.label || "not measured yet"} · notes ${one.where}`)))))));
@@ -44,7 +44,7 @@ export default {
         el("p", { class: "documented" }, sign(one.documented.verdict), ` Documented, by the full experiment: ${one.documented.verdict}. `,
           el("span", { class: "quiet-text" }, `${one.documented.decides ? `${one.documented.decides}: ` : ""}${one.documented.measured}. Control: ${one.documented.control}.`)),
         el("dl", { class: "facts" }, facts(one, result).map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)])),
-        result ? measured(result) : el("p", { class: "lead" }, "It was not measured on this machine yet."),
+        result ? measured(result) : el("p", { class: "lead" }, "Not measured on this machine yet."),
         again(one));
       if (result) speak(`${one.name}: ${result.label}`);
     }
@@ -89,8 +89,8 @@ export default {
       const title = one.result ? "Run it again" : "Run it";
       const start = el("button", { type: "button", class: "primary", onclick: run }, title);
       const form = el("section", { class: "section card again" }, el("h2", {}, title),
-        el("p", { class: "quiet-text" }, "With other seeds or settings it is an exploration: the documented verdict keeps its own."),
-        el("div", { class: "row" }, labelled("First seed", seed, "The other seeds follow it."), knobs.map(([, , field]) => field),
+        el("p", { class: "quiet-text" }, "With other seeds or settings this is an exploration; the documented verdict does not change."),
+        el("div", { class: "row" }, labelled("First seed", seed, "The other seeds follow."), knobs.map(([, , field]) => field),
           el("div", { class: "field beside" }, el("label", {}, quick, " quick form"), el("p", { class: "help" }, one.quick))),
         el("div", { class: "buttons" }, start), told);
 
@@ -105,7 +105,7 @@ export default {
             job = await api.get("runs/job", { id: job.id });
           }
           if (ended) return;
-          if (job.problem || job.code) throw new Error(job.problem || "It ended without a result.");
+          if (job.problem || job.code) throw new Error(job.problem || "It finished without a result.");
           notice(`${name} was measured.`);
           address.go({ from: job.run });
           open().catch(address.fail);

@@ -27,7 +27,7 @@ function all(root, address, api) {
   let timer = 0, ended = false;
   const list = el("div", { class: "cards" });
   put(root, el("div", { class: "head" }, el("h1", {}, "Ladder"), el("a", { class: "button primary", href: link("ladder", "new") }, "New comparison")),
-    el("p", { class: "lead" }, "Systems side by side on the same text, tokens, budget and test, with intervals: which rung is higher, and is that more than chance?"), list);
+    el("p", { class: "lead" }, "Systems side by side on the same text, tokens, budget and test, with intervals: which one is better, and is the difference significant?"), list);
 
   async function load() {
     const { comparisons, jobs } = await api.get("ladder");
@@ -95,7 +95,7 @@ function one(root, address, api) {
   function told(row) {
     const score = row.values[found.score];
     if (row.failed) return `${row.label} failed: ${row.failed}`;
-    if (score === null || score === undefined) return `${row.label} has not ended yet.`;
+    if (score === null || score === undefined) return `${row.label} has not finished yet.`;
     const inside = row.low === null || row.low === undefined ? "" : `, 95 % interval ${number(row.low)} to ${number(row.high)}`;
     const seeds = row.each.length > 1 ? `; ${row.each.length} seeds: ${row.each.map((each) => number(each)).join(", ")}` : "; one seed";
     return `${row.label}: ${found.score_name} ${number(score)}${inside}${seeds}.${row.signature ? ` ${row.signature}.` : ""}`;
@@ -130,7 +130,7 @@ function one(root, address, api) {
     rungs.draw({
       rows: some.map((row) => ({ name: row.label, value: row.values[found.score], low: row.low ?? NaN, high: row.high ?? NaN, colour: colours.get(row.label), note: told(row), best: found.best.includes(row.label) })),
       x: { label: `${found.score_name}, ${found.more_is_better ? "higher" : "lower"} is better`, log: !found.more_is_better && Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 4 },
-      sentence: some.length ? "Point at a row for its interval and how it was measured." : "No run of it has ended yet.",
+      sentence: some.length ? "Point at a row for its interval and how it was measured." : "None of its runs has finished yet.",
     });
   }
 
@@ -166,7 +166,7 @@ function one(root, address, api) {
     document.title = `${found.title} · Regard lab`;
     put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"), ` / ${name}`), el("div", { class: "head" }, el("h1", {}, found.title), found.report && wholePage(name)),
       el("p", { class: "finding" }, found.finding), el("p", { class: "quiet-text" }, found.equal),
-      found.waiting.length > 0 && el("p", {}, el("i", { class: "dot running" }), ` Not ended yet: ${found.waiting.join(", ")}.`),
+      found.waiting.length > 0 && el("p", {}, el("i", { class: "dot running" }), ` Not finished yet: ${found.waiting.join(", ")}.`),
       found.caveats.map((line) => el("p", { class: "quiet-text" }, line)), holder,
       el("section", { class: "section" }, choice, place),
       el("p", { class: "quiet-text" }, found.ranking),
@@ -219,11 +219,11 @@ function fresh(root, address, api) {
       const box = el("select", { onchange: () => { asked[key] = box.value; check(); } }, Object.entries(choices).map(([value, word]) => el("option", { value, selected: value === asked[key] }, word)));
       return (fields[key] = labelled(key, box, help));
     };
-    put(how, el("h2", {}, "What is equal"), el("div", { class: "grid" },
+    put(how, el("h2", {}, "Held equal"), el("div", { class: "grid" },
       input("budget", "For each system: a time such as 60s or 10m, or tokens such as 5M."),
-      select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "What is the same for all."),
+      select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity that is equal for all systems."),
       input("seeds", "Each system is trained with seeds 1 to N; intervals then cover seeds, too."),
-      select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "Of every system.")));
+      select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "For every system.")));
   }
 
   function check() {

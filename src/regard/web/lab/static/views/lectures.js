@@ -20,7 +20,7 @@ export default {
     async function list() {
       const found = await api.get("lectures");
       if (ended) return;
-      put(root, el("div", { class: "head" }, el("h1", {}, "Lectures"), el("p", { class: "quiet-text flush" }, "What the notes say, line by line: the code that does it, a command that shows it, a claim that tests it.")),
+      put(root, el("div", { class: "head" }, el("h1", {}, "Lectures"), el("p", { class: "quiet-text flush" }, "The lecture notes line by line: the code, a command that shows it, and a claim that tests it.")),
         el("ol", { class: "statements" }, found.map((one) => el("li", {}, el("a", { href: link("lectures", one.number), class: "claim lecture" },
           el("span", { class: "mono quiet-text" }, one.number), el("span", {}, el("b", {}, one.title), el("span", { class: "help" }, one.summary)))))));
     }
@@ -36,7 +36,7 @@ export default {
       const command = (words) => {
         const here = shownAs(words, runs);
         return el("p", { class: "command" }, el("code", {}, words), " ", here && el("a", { href: here }, "Show it here"),
-          el("button", { type: "button", class: "quiet", onclick: () => navigator.clipboard?.writeText(words).then(() => notice("Copied."), () => notice("It could not be copied.", { bad: true })) }, "Copy"));
+          el("button", { type: "button", class: "quiet", onclick: () => navigator.clipboard?.writeText(words).then(() => notice("Copied."), () => notice("Copying failed.", { bad: true })) }, "Copy"));
       };
       const code = (one) => el("details", {}, el("summary", {}, el("code", {}, one.place)),
         el("pre", { class: "source" }, one.lines.map((line, place) => el("span", { class: one.first + place === one.at ? "line at" : "line" }, `${one.first ? String(one.first + place).padStart(4) : ""}  ${line}\n`))));

@@ -33,7 +33,7 @@ export default {
     // -- the system --------------------------------------------------------------------------------------------------------
 
     function showSystem() {
-      if (start) { put(what, el("p", { class: "lead" }, `Begins with the weights and the tokenizer of ${start}; choose the text to go on with.`)); return; }
+      if (start) { put(what, el("p", { class: "lead" }, `Begins with the weights and the tokenizer of ${start}; choose the text to continue with.`)); return; }
       const groups = Object.groupBy ? Object.groupBy(choices.systems, (one) => one.task) : choices.systems.reduce((all, one) => ({ ...all, [one.task]: [...(all[one.task] || []), one] }), {});
       const select = el("select", { onchange: () => { asked.system = select.value; settings = {}; asked.data = text.offers(asked.data) ? asked.data : ""; text.show(asked.data); choose(); } },
         Object.entries(groups).map(([task, some]) => el("optgroup", { label: task },
@@ -80,7 +80,7 @@ export default {
         field.classList.toggle("changed", key in settings);
         if (found && found.key === key) field.closest("details")?.setAttribute("open", "");
       }
-      problem.textContent = found && !fields.has(found.key) ? found.sentence : found ? "One setting is refused: see there." : "";
+      problem.textContent = found && !fields.has(found.key) ? found.sentence : found ? "One setting is invalid (highlighted)." : "";
     }
 
     // -- what is right is asked of the server, which knows -------------------------------------------------------------------
@@ -128,7 +128,7 @@ export default {
         const found = await whenDone(api, await api.post("runs/estimate", body()), now);
         if (!now() || found.stopped) return;
         summary.classList.remove("stale");
-        if (!found.result) { put(summary, el("p", { class: "problem" }, found.problem || "It could not be estimated.")); return; }
+        if (!found.result) { put(summary, el("p", { class: "problem" }, found.problem || "The estimate failed.")); return; }
         const one = found.result;
         const rows = {
           parameters: one.parameters && grouped(one.parameters), vocabulary: grouped(one.vocabulary), "training tokens": grouped(one.training_tokens),
@@ -153,7 +153,7 @@ export default {
       }
     }
 
-    put(how, el("h2", {}, "Settings"), el("p", { class: "quiet-text" }, "They come in a moment …"));
+    put(how, el("h2", {}, "Settings"), el("p", { class: "quiet-text" }, "Loading settings …"));
     text.load().then((found) => {
       if (ended) return;
       choices = found;

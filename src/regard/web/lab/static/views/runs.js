@@ -247,7 +247,7 @@ export default {
           series: mine, smooth: smoothing(),
           x: { label: axis() === "seconds" ? "of training" : AXES[axis()], log: log.has("x"), format: axis() === "seconds" ? "clock" : "short" },
           y: { label: SCALES[metric()], log: log.has("y"), format: metric() === "tokens_per_second" ? "short" : "number" },
-          empty: shown.size ? "These runs have no such numbers" : runs.size ? "Choose runs in the list" : "It begins in a moment",
+          empty: shown.size ? "No data for this metric" : runs.size ? "Choose runs in the list" : "Starting …",
         });
       }
       warn(texts);

@@ -98,7 +98,7 @@ export default {
 
     async function invent() {
       const run = runs.find((one) => panels.has(one.name) && one.task === "language model");
-      if (!run) { notice("Choose a language model, which can write.", { bad: true }); return; }
+      if (!run) { notice("Choose a language model.", { bad: true }); return; }
       try {
         const found = await api.post("sentence/write", { run: run.name, text: "", tokens: 40, line: true, temperature: 0.7, seed: seed++ });
         before = "";

@@ -30,7 +30,7 @@ export default {
       told, made,
       el("section", { class: "section" }, el("h2", {}, "Tokenizers"),
         el("p", { class: "lead" }, "The same sentence, cut by tokenizers that are made from this corpus's training text."),
-        el("div", { class: "row" }, labelled("Sentence", sentence), labelled("Vocabulary", size, "Of words and byte pairs; empty: as training would choose.")),
+        el("div", { class: "row" }, labelled("Sentence", sentence), labelled("Vocabulary", size, "For words and byte pairs; empty: the default of training.")),
         Object.entries(KINDS).map(([kind, label]) => el("div", { class: "tokenizer" }, el("h3", {}, label), rows[kind]))));
 
     // -- the corpus ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ export default {
   mount(root, first, api) {
     let address = first, runs = [], run = null, found = null, at = 0, text = "", section = "expected", ended = false, timer = 0, playing = 0, plane = null, answers = new Map(), shown = {}; // shown: the question whose answer is on the page
     const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
-    const slider = el("input", { type: "range", min: "0", max: "0", step: "1", "aria-label": "Moment of the training", oninput: () => go(Number(slider.value)) });
+    const slider = el("input", { type: "range", min: "0", max: "0", step: "1", "aria-label": "Training step", oninput: () => go(Number(slider.value)) });
     const where = el("p", { class: "in-short", role: "status" }), play = el("button", { type: "button", onclick: () => toggle() }, "▶ Play");
     const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" });
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
@@ -28,7 +28,7 @@ export default {
         el("section", { class: "card" }, el("h2", {}, "What it does with a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), view.node),
         el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)));
     all.hidden = true; // until there is something to see
-    put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at moments of its training.")), pick.node, none, all);
+    put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points of its training.")), pick.node, none, all);
 
     const kind = () => (found?.translates ? "translation" : "sentence");
     const moment = () => found.moments[at];
@@ -88,7 +88,7 @@ export default {
         if (ended) return;
         none.hidden = found.moments.length > 0;
         all.hidden = !none.hidden;
-        put(none, el("p", {}, `${name} kept no moments of its training. Train with `, el("code", {}, "--training.snapshots 10"), " (in the form of a new run: training, snapshots), which costs that many copies of the weights."));
+        put(none, el("p", {}, `${name} has no snapshots. Train with `, el("code", {}, "--training.snapshots 10"), " (in the form of a new run: training, snapshots), which costs that many copies of the weights."));
         if (!found.moments.length) return;
         slider.max = String(found.moments.length - 1);
         const losses = found.moments.filter((one) => one.loss);

@@ -95,7 +95,7 @@ function oneSentence(place, api, address) {
       onWork: (what) => api.post("translation/work", { ...shown, ...what }, { only: `work ${run.name}` }),
       onGradients: () => { gradients = true; mine.read(); },
     });
-    const note = learnedNote(api, run, () => view.hideAlignment("Where it looks says nothing before it has learned."));
+    const note = learnedNote(api, run, () => view.hideAlignment("Attention is meaningless before the model has learned."));
     const mine = {
       node: el("article", { class: "card panel", data: { run: run.name } },
         el("header", {}, el("h2", {}, el("i", { class: "swatch", style: { background: colourOfRun(run.name) } }), " ", el("a", { href: link("runs", "", { run: run.name }) }, run.name)), el("span", { class: "tag" }, run.system)),

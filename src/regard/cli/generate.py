@@ -1,0 +1,129 @@
+"""`generate`: continue a prompt, or each line of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from regard.base.errors import RegardError
+from regard.base.settings import check_choice, check_range
+from regard.cli.options import SEARCH, Device, InFile, Json, OutFile, Precision, Prompt, RunFolder, TopK, TopP, Weights
+from regard.cli.stdin import stdin_text
+from regard.report.screen import for_stdout
+
+
+def generate(
+    run: RunFolder,
+    *,
+    prompt: Prompt = "",
+    max_tokens: int = 200,
+    lines: int = 0,
+    temperature: Annotated[float, Parameter(group=SEARCH)] = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Annotated[int, Parameter(group=SEARCH)] = 0,
+    beam: Annotated[int, Parameter(group=SEARCH, metavar="N")] = 0,
+    source: InFile = None,
+    out: OutFile = None,
+    precision: Precision = "fp32",
+    weights: Weights = "best",
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Continue a prompt token by token, or complete each line of a file.
+
+        regard generate runs/mine --prompt "Once upon a time"
+        regard generate runs/mine --temperature 0.8 --max-tokens 500 --seed 3
+        regard generate runs/mine --in prompts.txt --out texts.txt
+
+    Parameters
+    ----------
+    prompt
+        text to continue; - reads it from stdin
+    max_tokens
+        maximum number of tokens to write
+    lines
+        stop after this many lines; 0 = no limit
+    temperature
+        below 1: safer, above 1: more varied, 0: greedy
+    seed
+        the same seed writes the same text
+    beam
+        instead of sampling, print the N most probable ways to finish the line, by beam search of this size
+    source
+        complete each line of this file; an empty line starts from nothing
+    """
+    from regard.decoding.sampling import Sampling
+    from regard.report.progress import say
+    from regard.report.table import print_json
+    from regard.runs.load import load_language_model
+
+    check_range("--max-tokens", max_tokens, 1)
+    check_range("--lines", lines, 0)
+    check_range("--beam", beam, 0)
+    check_choice("--precision", precision, ("fp32", "bf16"))
+    sampling = Sampling(temperature, top_k, top_p)
+    if (source is None) != (out is None):
+        raise RegardError("--in and --out must be given together.")
+    if source is not None and (prompt or lines or beam):
+        raise RegardError("--in completes each line of a file: leave out --prompt, --lines and --beam.")
+    prompt = stdin_text() if prompt == "-" else prompt
+    loaded = load_language_model(run, weights=weights, device=device)
+    if precision == "bf16":
+        loaded.model.bfloat16()
+    told: list[int] = []
+
+    def reread(kept: int) -> None:
+        if not told:
+            told.append(kept)
+            say(f"note: the context of {loaded.model.context} tokens is full; continuing from the last {kept}")
+
+    how: dict[str, Any] = {"max_tokens": max_tokens, "sampling": sampling, "seed": seed, "on_reread": reread}
+    if source is not None and out is not None:
+        options = [max_tokens, temperature, top_k, top_p, seed, precision, weights, json]
+        return _finish_lines(loaded, run, source, out, options, **how)
+    unknown = loaded.tokenizer.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
+    if unknown:
+        say(f"note: {unknown} of the prompt's tokens are unknown to this model")
+    if beam:
+        found = [
+            {"text": text, "log_probability": p} for text, p in loaded.beam(prompt, width=beam, max_tokens=max_tokens)
+        ]
+        if json:
+            print_json({"prompt": prompt, "beam": beam, "hypotheses": found})
+        for one in [] if json else found:
+            print(for_stdout(f"{one['log_probability']:.4f}\t{one['text']}"))
+        return
+
+    text = loaded.as_read(prompt)
+    if not json:
+        print(for_stdout(text), end="", flush=True)
+    for piece in loaded.stream(prompt, lines=lines, **how):
+        text += piece
+        if not json:
+            print(for_stdout(piece), end="", flush=True)
+    if json:
+        print_json({"prompt": prompt, "text": text, "seed": seed})
+    elif not text.endswith("\n"):
+        print()
+
+
+def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequence[Any], **how: Any) -> None:
+    """What the model makes of each line of a file, to another file."""
+    import json as json_module
+
+    from regard.cli.file_to_file import ReadAhead, line_by_line, run_digests
+
+    as_json, weights = options[-1], options[-2]
+
+    def answers(lines: Iterable[str], before: tuple[int, int]) -> Iterator[str]:
+        kept = ReadAhead(iter(lines))
+        for number, text in enumerate(loaded.completions(kept, before=before[0], **how), start=before[0] + 1):
+            prompt = kept.take()
+            entry = {"line": number, "prompt": prompt, "text": text}
+            yield json_module.dumps(entry, ensure_ascii=False) if as_json else text
+
+    line_by_line(source, out, {"run": run_digests(run, weights), "options": options}, answers)

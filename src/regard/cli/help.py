@@ -1,0 +1,56 @@
+"""How a help page looks: filled prose, examples as written, arguments by their name alone.
+
+In the docstring of a verb, a paragraph of commands holds its examples.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import fill
+from typing import Any
+
+from cyclopts import App, Group
+from cyclopts.help import HelpPanel, InlineText
+from cyclopts.help.formatters import DefaultFormatter
+
+from regard.cli.options import ARGUMENTS, OPTIONS
+
+HOME = "https://github.com/regard-toolkit/regard"
+DOCUMENTATION = f"Report problems: {HOME}/issues\nDocumentation: docs/ of {HOME}"
+COMMAND = re.compile(r"(echo .*\| |\w+=\S+ )?regard ")
+ENVIRONMENT = """Environment:
+  REGARD_CACHE   cache folder [default: ~/.cache/regard]
+  REGARD_DATA    folder that is searched for corpora before the cache
+  REGARD_MIRROR  base URL from which `regard data fetch` downloads
+  REGARD_TOKEN   token that clients of `regard serve` must send
+
+"""
+
+
+def app_of_commands(name: str, usage: str) -> App:
+    """A verb with commands of its own, such as `data check`."""
+    groups = {"group_arguments": ARGUMENTS, "group_parameters": OPTIONS, "group_commands": Group("Commands")}
+    return App(name=name, usage=usage, help_epilogue=DOCUMENTATION, **groups)
+
+
+class HelpFormatter(DefaultFormatter):
+    def render_description(self, console: Any, options: Any, description: Any) -> None:
+        for paragraph in str(getattr(description, "primary_renderable", "")).strip().split("\n\n"):
+            lines = [line.strip() for line in paragraph.splitlines()]
+            if all(map(COMMAND.match, lines)):
+                words = "\n  ".join(["Examples:", *lines])
+            else:
+                words = fill(paragraph, console.width, break_on_hyphens=False)
+            console.print(words + "\n", markup=False, highlight=False, soft_wrap=True)
+
+    def __call__(self, console: Any, options: Any, panel: HelpPanel) -> None:
+        from rich.text import Text
+
+        def shown(entry: Any) -> Any:
+            words = str(getattr(entry.description, "primary_renderable", "") or "")
+            names = () if entry.positional_label else entry.positive_names  # an argument is not also an option
+            metavar = f"{{{','.join(entry.choices)}}}" if entry.choices else entry.metavar
+            words = InlineText(Text(" ".join(words.split())))
+            return entry.copy(positive_names=names, metavar=metavar, choices=None, description=words)
+
+        super().__call__(console, options, panel.copy(entries=[*map(shown, panel.entries)]))

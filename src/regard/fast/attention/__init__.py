@@ -1,0 +1,1 @@
+"""Rows for attention and the blocks around it."""

@@ -1,0 +1,1 @@
+"""Rows for generation and beam search."""

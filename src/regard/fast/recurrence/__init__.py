@@ -1,0 +1,1 @@
+"""Rows for recurrent layers."""

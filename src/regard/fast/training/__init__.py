@@ -1,0 +1,1 @@
+"""Rows for the training step: captured graphs, compiled blocks, the fused loss."""

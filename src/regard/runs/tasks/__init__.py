@@ -1,0 +1,1 @@
+"""The tasks, one folder each: what language models, translators and classifiers do differently."""

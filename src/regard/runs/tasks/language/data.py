@@ -1,0 +1,103 @@
+"""Running text for a language model: read, cut into tokens, and served as windows or as streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.base.numbers import group_digits, pluralize
+from regard.layers.state import State
+from regard.runs.data import Data, origin_of
+from regard.runs.data_lookup import tokens_of
+from regard.runs.recipe import Recipe
+from regard.runs.resolve import CorpusFacts
+from regard.runs.store.folder import Tokenizers, unseen_bytes
+from regard.systems.model import Model
+from regard.text.batches.text_batches import Streams, Windows
+from regard.text.cached_text import cached_tokenizer
+from regard.text.corpus import Corpus
+from regard.text.tokenizers.tokens import TokenArray
+from regard.training.loop import Batches
+from regard.training.validation import TextValidation, Validation
+
+
+@dataclass(frozen=True)
+class TextData(Data):
+    """Running text, one array of tokens for each split."""
+
+    corpus: Corpus
+    tokenizers: Tokenizers
+    arrays: Mapping[str, TokenArray]
+
+    @classmethod
+    def cut(cls, corpus: Corpus, tokenizers: Tokenizers) -> TextData:
+        arrays = {split: tokens_of(corpus, tokenizers.target, split) for split in ("train", "valid")}
+        check_tokens(corpus, arrays)
+        return cls(corpus, tokenizers, arrays)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        return origin_of(self.corpus) | {"unseen_bytes": unseen_bytes(self.tokenizers.target, self.arrays["train"].ids)}
+
+    @property
+    def sentence(self) -> str:
+        tokenizer = self.tokenizers.target
+        return (
+            f"{self.corpus.name}: {pluralize(self.tokens, 'training token')}, "
+            f"{tokenizer.kind} vocabulary of {group_digits(tokenizer.vocabulary)}"
+        )
+
+    @property
+    def tokens(self) -> int:
+        return len(self.arrays["train"].ids)
+
+    def facts(self, recipe: Recipe) -> CorpusFacts:
+        return CorpusFacts(self.tokens, recipe.training.window * recipe.training.accumulate)
+
+    def batches(self, recipe: Recipe, model: Model) -> Batches:
+        settings, ids, eos = recipe.training, self.arrays["train"].ids, self.tokenizers.target.eos
+        rows = min(settings.rows, max(1, len(ids) // settings.window))  # a short text fills fewer rows
+        if settings.batches == "windows":
+            return Windows(ids, rows, settings.window, eos, settings.seed)
+        if grows(model):
+            raise RegardError(f"The state of {recipe.system} grows with the text: use training.batches windows.")
+        return Streams(ids, rows, settings.window, eos)
+
+    def validation(self, recipe: Recipe, model: Model) -> Validation:
+        limit = recipe.training.validation_tokens or None
+        return TextValidation(self.arrays["valid"].ids[:limit], self.tokenizers.target.eos)
+
+
+def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
+    """The tokenizer that the recipe asks for, learned from the training split."""
+    data, train = recipe.data, corpus.splits["train"]
+    kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
+    normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
+    return Tokenizers(
+        cached_tokenizer(
+            train,
+            train.checksum(),
+            train.size,
+            kind,
+            data.vocabulary or None,
+            normalise=normalise,
+            pretokenised=corpus.pretokenised,
+        )
+    )
+
+
+def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
+    for split, array in tokens.items():
+        if len(array.ids) < 2:
+            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
+
+
+def grows(model: Model) -> bool:
+    """True if the state grows with every token (keys and values), so that it cannot be carried through a text."""
+
+    def empty(part: State) -> bool:
+        return any(empty(leaf) if isinstance(leaf, dict) else leaf.numel() == 0 for leaf in part.values())
+
+    return empty(model.begin(rows=1)["past"])

@@ -1,0 +1,358 @@
+"""The run of a language model: call it, evaluate it, let it write, let it score (`folder.py` describes its files).
+
+In Python the lecture's loop works on it with plain strings:
+
+    run, state = regard.load("runs/mine"), None
+    for word in run.words("I love nebully"):
+        prediction, state = run(word, state)
+    prediction.top(5)
+
+`run.words` cuts a text as the model does: a word model gives ["I", "love", "nebully"], byte pairs keep their spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count, islice, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from regard.base.arguments import checked
+from regard.base.errors import RegardError
+from regard.base.settings import check_range
+from regard.evaluation.perplexity import Method
+from regard.evaluation.scoring import line_losses, text_losses
+from regard.layers.state import State
+from regard.runs.data_lookup import (
+    ALL,
+    choose_split,
+    corpus_of,
+    is_whole_file,
+    refuse_reading,
+    tokens_of,
+    with_data_found,
+)
+from regard.runs.lists import GivenLines, each_line, lines_of
+from regard.runs.prediction import Prediction
+from regard.runs.run import GIVEN, WHOLE, given_state
+from regard.runs.tasks.language.evaluation import evaluate_text
+from regard.runs.tasks.language.scores import LineScore, ScoredLines
+from regard.runs.tasks.language.writing import WritingRun
+from regard.systems.ngram import NGram
+from regard.text.corpus import Corpus, open_corpus, open_whole
+from regard.text.readers import sources
+from regard.text.readers.encodings import UTF8
+
+if TYPE_CHECKING:
+    from regard.insight.arithmetic.calculation import Calculation
+    from regard.insight.arithmetic.equation import WorkedExample
+    from regard.insight.arithmetic.ngram import Counted
+    from regard.insight.trace import Trace
+
+COLUMNS = 256  # tokens whose predictions are looked at together
+
+
+@checked
+class LanguageRun(WritingRun):
+    """A trained language model with its tokenizer: call it, evaluate it, let it write, let it score.
+
+    `regard.train` and `regard.load` make it.
+
+    Args:
+        folder: The folder of the run.
+        recipe: Everything that decided the training.
+        tokenizer: The tokenizer of the model.
+        model: The model with its weights.
+        unseen: Byte pieces that the training text does not contain; they are never written.
+    """
+
+    # -- the lecture's call ------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def __call__(self, words: str, state: Any = None) -> tuple[Prediction, Any]:
+        """Read some text after `state` and predict what follows.
+
+        Args:
+            words: The text to read.
+            state: The state that the previous call returned. None is the beginning of a line, and so are zeros, as the
+                lecture writes it: hidden_state = [0, 0, 0, 0].
+
+        Returns:
+            The prediction of the next token, and the state to give to the next call.
+
+        Raises:
+            RegardError: If there is nothing to read, the model's context is full, or an argument is wrong.
+        """
+        state = given_state(state)
+        ids = self.tokenizer.encode(words)
+        if state is None:
+            ids = [self.tokenizer.eos, *ids]
+        if not ids:
+            raise RegardError("There is nothing to read: give at least one character.")
+        context = self.model.context
+        if context is not None and (0 if state is None else int(state["seen"].max())) + len(ids) > context:
+            raise RegardError(f"This model remembers at most {context} tokens: start again with state=None.")
+        hidden, state = self.model.read(torch.tensor([ids], device=self.model.device), state)
+        return Prediction(self.model.predict(hidden[:, -1])[0], self.tokenizer), state
+
+    def words(self, text: str) -> list[str]:
+        """Cut a text as the model does, to loop over.
+
+        Args:
+            text: Any text.
+
+        Returns:
+            The model's tokens, each as text.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        if self.tokenizer.kind == "char":
+            return list(self.tokenizer.normalise(text))
+        pieces: list[str] = []
+        pending: list[int] = []
+        for token in self.tokenizer.encode(text):
+            pending.append(token)
+            piece = self.tokenizer.decode(pending)
+            if self.tokenizer.encode(piece) == pending:  # else it is part of a character, which needs the next token
+                pieces.append(piece)
+                pending = []
+        return pieces
+
+    # -- how good is it ----------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        split: str | None = None,
+        *,
+        data: GivenLines | None = None,
+        columns: str = "",
+        encoding: str = UTF8,
+        stream: bool = False,
+        segment: int | None = None,
+        overlap: int | None = None,
+        rows: int | None = None,
+        documents: bool = False,
+    ) -> dict[str, Any]:
+        """Perplexity and bits per character on held-out text.
+
+        Args:
+            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
+                split; of another file, all of it.
+            data: Another corpus, by its name or path, or a list of lines, which is read whole.
+            columns: The column of a table to read, by its name or number (from 1).
+            encoding: How the file is encoded, such as cp1252.
+            stream: Read the text from end to end and carry the state, instead of segments.
+            segment: The tokens that are read at once.
+            overlap: The tokens at the beginning of a segment that are read and not counted.
+            rows: The segments that are read side by side; only memory and speed depend on it.
+            documents: Also return the loss of each document, for confidence intervals.
+
+        Returns:
+            A dict: perplexity, bits_per_character, nats_per_token, tokens, and how they were computed.
+
+        Raises:
+            RegardError: If the data cannot be read or an argument is wrong.
+        """
+        corpus = self._whole_or_split(data, columns, split, encoding)
+        name = choose_split(corpus, None if split == ALL else split)
+        method = Method.of(self.model, segment, overlap, stream)
+        seen = partial(self._seen_in_training, corpus.splits[name], own=data is None)
+        return evaluate_text(self, corpus, name, method, seen, rows=rows, documents=documents)
+
+    def corpus(self, data: GivenLines | None = None, columns: str = "", encoding: str = UTF8) -> Corpus:
+        """Open the corpus that this run was trained on, or another one.
+
+        Args:
+            data: The name or path of another corpus, or a list of lines; without it, the run's own.
+            columns: The column of a table to read, by its name or number (from 1).
+            encoding: How the file is encoded, such as cp1252.
+
+        Returns:
+            The corpus with its splits.
+
+        Raises:
+            RegardError: If the data cannot be read.
+        """
+        if data is not None and not isinstance(data, (str, Path)):
+            refuse_reading(columns, encoding)
+            return Corpus("a list", {GIVEN: sources.GivenLines(lines_of(data))}, disjoint=True)
+        if data is not None:
+            return open_corpus(data, columns=columns, usual=self.recipe.data.columns, encoding=encoding)
+        refuse_reading(columns, encoding)
+        return corpus_of(self.folder, self.recipe)
+
+    def _whole_or_split(self, data: GivenLines | None, columns: str, split: str | None, encoding: str) -> Corpus:
+        """Another file as a whole, unless a split is named; of the run's own file, its splits."""
+        if is_whole_file(data, split) and (split == ALL or (split is None and not self._owns(data))):
+            usual = self.recipe.data.columns
+            return open_whole(Path(data), WHOLE, columns=columns, usual=usual, encoding=encoding)
+        return self.corpus(data, columns, encoding)
+
+    def _owns(self, file: str | Path) -> bool:
+        """True if it was trained on this file."""
+        try:
+            return Path(with_data_found(self.folder, self.recipe).data.corpus).resolve() == Path(file).resolve()
+        except RegardError:  # it was imported, or what it was trained on is gone
+            return False
+
+    # -- how probable is this ----------------------------------------------------------------------------------------
+
+    def score(self, lines: str | Iterable[str]) -> Iterator[LineScore]:
+        """Compute the log-probability of each line, read on its own from the boundary to its <eos>.
+
+        On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
+
+        Args:
+            lines: A list of lines, an open file, or one line. A line break inside a line is read as <eos>.
+
+        Yields:
+            For each line its log-probability in nats, as a whole and by token.
+
+        Raises:
+            RegardError: If an item is not a string.
+        """
+        remaining = each_line(lines)
+        at_once = 8192 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
+        while chunk := [*islice(remaining, at_once)]:
+            ids, ends = self.tokenizer.encode_text(chunk)
+            scores = -text_losses(self.model, ids, ends, self.tokenizer.eos)
+            yield from map(LineScore, chunk, repeat(ScoredLines(ids, ends, scores, self.tokenizer.tokens)), count())
+
+    @torch.no_grad()
+    def token_scores(
+        self, ids: Sequence[int], top: int = 0
+    ) -> tuple[list[float | None], list[list[tuple[int, float]] | None]]:
+        """Compute the log-probability of each token of a text.
+
+        Args:
+            ids: The token numbers of the text. A leading <eos> is the boundary that every text begins with: nothing
+                predicts it, so both results are None there.
+            top: Also return this many of the most probable tokens at each place.
+
+        Returns:
+            The log-probabilities in nats, as `score` computes them; and for each place its most probable tokens with
+            theirs, where `top` is above 0.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        check_range("--top", top, 0)
+        eos = self.tokenizer.eos
+        bounded = list(ids[:1]) == [eos]
+        text = list(ids[1:] if bounded else ids)
+        (losses,) = line_losses(self.model, [[*text, eos]], eos, alone=True)
+        scores = [-float(nats) for nats in losses[:-1]]
+        found: list[list[tuple[int, float]] | None] = []
+        state: State | None = None
+        for start in range(0, len(text) if top else 0, COLUMNS):
+            piece = [eos, *text[:-1]][start : start + COLUMNS]
+            hidden, state = self.model.read(torch.tensor([piece], device=self.model.device), state)
+            best = self.model.predict(hidden[0]).double().log_softmax(-1).topk(min(top, self.tokenizer.vocabulary))
+            for numbers, values in zip(best.indices.tolist(), best.values.tolist()):
+                token, score = text[len(found)], scores[len(found)]  # one token has one number, in both lists
+                found.append([(number, score if number == token else value) for number, value in zip(numbers, values)])
+        none: list[None] = [None] * bounded
+        return [*none, *scores], [*none, *found] if top else []
+
+    # -- what happens inside -----------------------------------------------------------------------------------------
+
+    def trace(
+        self,
+        text: str,
+        *,
+        beam: int = 0,
+        max_tokens: int = 20,
+        top: int = 5,
+        gradients: bool = False,
+        intervene: Mapping[str, Any] | None = None,
+    ) -> Trace:
+        """Record everything that the model computes while it reads a text. In a notebook, it displays itself.
+
+        Args:
+            text: The text to read.
+            beam: Also search for the best ways to finish the line, with this many hypotheses; 0 does not.
+            max_tokens: The most tokens that this search writes.
+            top: The number of most probable next tokens to record at each step.
+            gradients: Also record how much each token weighs in the loss of each step: a backward pass per token.
+            intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
+
+        Returns:
+            The trace, with NumPy arrays.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        from regard.insight.interventions.changing import trace_changed
+        from regard.insight.tracing import trace_language
+
+        made = partial(
+            trace_language,
+            self.model,
+            self.tokenizer,
+            text,
+            beam=beam,
+            max_tokens=max_tokens,
+            forbidden=self.forbidden,
+            top=top,
+            gradients=gradients,
+            system=self.recipe.system,
+            run=self.folder.resolve().name,
+        )
+        return trace_changed(self.model, intervene, made)
+
+    def work(
+        self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None
+    ) -> WorkedExample:
+        """Show the arithmetic of one step with the model's numbers.
+
+        Args:
+            text: The text to read.
+            step: The number of the step; step 0 reads the boundary. Without it, the last.
+            layer: A number, or a name such as "self/0"; without it, the last.
+            head: The number of an attention head; 0 unless given.
+
+        Returns:
+            The equations of the step with their numbers; print shows them.
+
+        Raises:
+            RegardError: If there is no such step, layer or head.
+        """
+        return self.calculation(text).at(step, layer, head)
+
+    def calculation(self, text: str) -> Calculation:
+        """Read a text once, to look at the arithmetic of many steps, layers or heads.
+
+        Args:
+            text: The text to read.
+
+        Returns:
+            A Calculation; its method `at(step, layer, head)` returns what `work` does.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        from regard.insight.arithmetic.calculation import calculate_language
+
+        return calculate_language(
+            self.model,
+            self.tokenizer,
+            text,
+            counts=self._counted,
+            system=self.recipe.system,
+            run=self.folder.resolve().name,
+        )
+
+    def _counted(self) -> Counted | None:
+        """The counts of an n-gram, from its training text; None if that is not available."""
+        from regard.insight.arithmetic.ngram import count_again
+
+        assert isinstance(self.model, NGram)
+        try:
+            ids = tokens_of(corpus_of(self.folder, self.recipe), self.tokenizer, "train").ids
+        except RegardError:
+            return None
+        return count_again(self.model, ids)

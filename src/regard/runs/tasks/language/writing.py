@@ -1,0 +1,296 @@
+"""The texts that a language model writes: sampled one by one, as a stream, side by side, or searched for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from regard.base.arguments import checked
+from regard.base.errors import RegardError
+from regard.base.settings import check_range
+from regard.decoding.beam import WIDEST, beam_search
+from regard.decoding.engine import Engine, Prompt
+from regard.decoding.generate import read_prompts
+from regard.decoding.sampling import Sampling, mask_tokens, one_sampling, sampling_probabilities
+from regard.runs.lists import each_line
+from regard.runs.run import Run
+from regard.runs.store.folder import forbidden_tokens
+from regard.runs.tasks.language.scores import NextToken
+
+
+@checked
+class WritingRun(Run):
+    """A run that continues a text."""
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 200,
+        sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        lines: int = 0,
+        on_reread: Callable[[int], None] | None = None,
+    ) -> str:
+        """Continue a prompt.
+
+        Args:
+            prompt: The beginning of the text.
+            max_tokens: The most tokens to write.
+            sampling: How to draw, as one object; or give its fields instead:
+            temperature: 0 always writes the most probable token (greedy); 1 unless given.
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            seed: The seed of the draws.
+            lines: Stop after this many lines; 0 is no limit.
+            on_reread: Called with the number of tokens that are read again when the model's context is full.
+
+        Returns:
+            The prompt and what the model writes after it.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        opening = self.opening(prompt)
+        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
+        (tokens,) = engine.texts([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
+        return self.tokenizer.decode([*opening.tokens[1:], *tokens])
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 200,
+        sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        lines: int = 0,
+        on_reread: Callable[[int], None] | None = None,
+    ) -> Iterator[str]:
+        """Continue a prompt, and give each piece of the text as soon as it is written.
+
+        Args:
+            prompt: The beginning of the text.
+            max_tokens: The most tokens to write.
+            sampling: How to draw, as one object; or give its fields instead:
+            temperature: 0 always writes the most probable token (greedy); 1 unless given.
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            seed: The seed of the draws.
+            lines: Stop after this many lines; 0 is no limit.
+            on_reread: Called with the number of tokens that are read again when the model's context is full.
+
+        Yields:
+            The new text, without the prompt. A piece ends where a character does.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        opening = self.opening(prompt)
+        read, written = list(opening.tokens[1:]), self.as_read(prompt)
+        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
+        steps = engine.stream([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
+        for _, tokens, _ in steps:
+            read += tokens
+            text = self.tokenizer.decode(read)
+            if len(text) > len(written):  # else a character has bytes to come
+                yield text[len(written) :]
+                written = text
+
+    @torch.no_grad()
+    def choices(
+        self, prompt: str = "", sampling: Sampling | None = None, top: int = 20, *, writable: bool = False
+    ) -> list[NextToken]:
+        """The tokens that `generate` chooses the next one from.
+
+        Args:
+            prompt: The text so far. If it is longer than the model's context, its end is read.
+            sampling: How to draw.
+            top: The most tokens to return.
+            writable: Leave out tokens that would not be drawn, and parts of characters.
+
+        Returns:
+            The most probable tokens, best first.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        check_range("--top", top, 0)
+        opening = self.opening(prompt)
+        read, written = list(opening.tokens[1:]), self.as_read(prompt)
+        end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
+        logits, _ = read_prompts(self.model, [end], None)
+        allowed = mask_tokens(logits, [*self.forbidden, *opening.unfit])
+        drawn = sampling_probabilities(allowed, sampling or Sampling())[0]
+        whole = logits.double().softmax(-1)[0]
+        found: list[NextToken] = []
+        for number in allowed[0].sort(descending=True, stable=True).indices.tolist():
+            if len(found) == top:
+                break
+            text = self.tokenizer.decode([*read, number])[len(written) :]
+            if not writable or (drawn[number] and text):
+                token, chance = self.tokenizer.token(number), float(drawn[number])
+                found.append(NextToken(number, token, text, float(whole[number]), chance))
+        return found
+
+    def as_read(self, text: str) -> str:
+        """Spell a text as the model's tokens do.
+
+        Args:
+            text: Any text.
+
+        Returns:
+            The text after normalization, without spaces that no token holds.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        return self.tokenizer.decode(self.tokenizer.encode(text))
+
+    def completions(
+        self,
+        prompts: str | Iterable[str],
+        *,
+        max_tokens: int = 200,
+        sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        before: int = 0,
+        rows: int | None = None,
+        on_reread: Callable[[int], None] | None = None,
+    ) -> Iterator[str]:
+        """Finish many lines. They are written side by side, and none depends on the others.
+
+        Memory does not grow with their number. The draws of a line depend on the seed and on its number.
+
+        Args:
+            prompts: The beginnings of the lines: a list, an open file, or one string.
+            max_tokens: The most tokens to write for each.
+            sampling: How to draw, as one object; or give its fields instead:
+            temperature: 0 always writes the most probable token (greedy); 1 unless given.
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            seed: The seed of the draws.
+            before: The number of the first line, where lines before it were completed earlier.
+            rows: The lines that are written at once; only memory and speed depend on it.
+            on_reread: Called with the number of tokens that are read again when the model's context is full.
+
+        Yields:
+            The whole line for each prompt, in their order.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        taken: deque[list[int]] = deque()  # what was read of the prompts that are still to be answered
+
+        def openings() -> Iterator[Prompt]:
+            for prompt in each_line(prompts):
+                opening = self.opening(prompt)
+                taken.append(list(opening.tokens[1:]))
+                yield opening
+
+        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows, one_line=True)
+        limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": 1, "seed": seed, "first": before}
+        for tokens in engine.texts(openings(), on_reread=on_reread, **limits):
+            line = tokens[:-1] if tokens[-1:] == [self.tokenizer.eos] else tokens
+            yield self.tokenizer.decode([*taken.popleft(), *line])
+
+    def _engine(self, sampling: Sampling, rows: int | None, *, one_line: bool = False) -> Engine:
+        build = partial(self.new_engine, sampling, rows, one_line=one_line)
+        engine: Engine = self._engine_for((sampling, rows, one_line), build)
+        return engine
+
+    def new_engine(self, sampling: Sampling, rows: int | None = None, *, one_line: bool = False) -> Engine:
+        """Build an engine that writes many texts at once, for a caller who submits texts and steps it.
+
+        Args:
+            sampling: How to draw.
+            rows: The texts that are written at once.
+            one_line: Write no line breaks but the one that ends a text.
+
+        Returns:
+            The engine.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        if rows is not None:
+            check_range("--rows", rows, 1)
+        forbidden, eos = forbidden_tokens(self.tokenizer, self.unseen, one_line=one_line), self.tokenizer.eos
+        return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=self.install)
+
+    def opening(self, prompt: str) -> Prompt:
+        """Encode a prompt.
+
+        Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
+        The space is left out of what is read, and the next token must bring it, if any may that is written.
+
+        Args:
+            prompt: The beginning of a text.
+
+        Returns:
+            The tokens to read, and the tokens that may not come next.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        if not prompt.endswith(" ") or not prompt.strip() or not self._without_space:
+            return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt)])
+        return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt[:-1])], self._without_space)
+
+    @cached_property
+    def _without_space(self) -> list[int]:
+        """Tokens that do not begin with a space, of byte pairs; none where all others are forbidden."""
+        with_space = {n for n, token in enumerate(self.tokenizer.tokens) if token.startswith(" ")}
+        if self.tokenizer.kind != "bpe" or with_space <= {*self.forbidden}:
+            return []
+        return [n for n in range(self.tokenizer.vocabulary) if n not in with_space]
+
+    def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
+        """Search for the most probable ways to finish the prompt's line.
+
+        Args:
+            prompt: The beginning of the line.
+            width: The number of hypotheses that each step keeps.
+            max_tokens: The most tokens to write.
+
+        Returns:
+            The lines with their log-probabilities in nats, best first.
+
+        Raises:
+            RegardError: If prompt and `max_tokens` exceed the model's context, or an argument is wrong.
+        """
+        check_range("--beam", width, 1, WIDEST)
+        check_range("--max-tokens", max_tokens, 1)
+        read = [self.tokenizer.eos, *self.tokenizer.encode(prompt)]
+        limit = self.model.context
+        if limit is not None and len(read) + max_tokens > limit:
+            raise RegardError(
+                f"Beam search keeps everything in the model's {limit} tokens: ask for fewer --max-tokens."
+            )
+        with torch.no_grad():
+            logits, state = read_prompts(self.model, [read], None)
+            (found,) = beam_search(
+                self.model,
+                logits,
+                state,
+                width=width,
+                max_tokens=max_tokens,
+                eos=self.tokenizer.eos,
+                forbidden=self.forbidden,
+            )
+        return [
+            (self.tokenizer.decode([*read[1:], *hypothesis.tokens]).removesuffix("\n"), hypothesis.log_probability)
+            for hypothesis in found
+        ]

@@ -1,0 +1,1 @@
+"""Tokens to batches: windows and streams of text, and sentence pairs of similar length."""

@@ -1,0 +1,1 @@
+"""Reports on a corpus before training: `regard data check`."""
