@@ -1,5 +1,5 @@
-"""A model as one file: opened from the disk it writes, translates and shows its inside; it requests nothing, and no string
-of a run becomes markup."""
+"""A model as one file: opened from the disk it writes, translates and shows its inside; it requests nothing, and no
+string of a run becomes markup."""
 
 import sys
 from pathlib import Path

@@ -24,6 +24,7 @@ from regard.base.errors import RegardError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run", "--disable-extensions")
+LOADED = "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND"
 
 
@@ -109,9 +110,7 @@ class Chromium:
         if address != "about:blank":
             self.call("Page.enable", session)
             self.call("Page.navigate", session, url=address)
-            page.evaluate(
-                "new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', () => done()))"
-            )
+            page.evaluate(LOADED)
         return page
 
     def open_file(self, path: Path) -> OpenPage:

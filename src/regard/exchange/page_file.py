@@ -1,4 +1,4 @@
-"""A run as one HTML file that runs by itself: model, tokenizers, views and worker, without network, server or installation.
+"""A run as one HTML file that runs by itself: model, tokenizers, views and worker, with no network and no server.
 
 `page_graphs.py` exports the graphs, `page_model.py` and `page_weights.py` make them data, and the modules in
 `web/lab/static/page` compute them in the browser. The views are the lab's own.
@@ -61,7 +61,7 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
     if size > LARGEST:
         smaller = "" if weights == "int8" else " --weights int8 makes it smaller;"
         raise RegardError(
-            f"This model would be a page of {format_bytes(size)}, and a browser opens at most {format_bytes(LARGEST)}:{smaller} "
+            f"This model would be a page of {format_bytes(size)}, and pages end at {format_bytes(LARGEST)}:{smaller} "
             "--to onnx and `regard serve` have no such limit."
         )
     return _page(run, made, block, weights, license, scored)

@@ -5,8 +5,9 @@
     read       tokens, lengths, state → hidden, new state, and the parts
     predict    hidden → logits
 
-One graph serves both writing and looking inside: it is exported from `explain`, and a page computes only what the outputs
-it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, `gates/layer/0/forget`.
+One graph serves both writing and looking inside: it is exported from `explain`, and a page computes only what the
+outputs it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, and
+`gates/layer/0/forget`.
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ def explain_linear(self: LinearAttention, x: Tensor, state: State, span: Span) -
 
 @contextmanager
 def in_graph() -> Iterator[None]:
-    """MinGRU and LinearAttention loop in the graph, for any number of columns. Attention to a source is not rearranged by
-    hypotheses, since a page looks at one of each source."""
+    """MinGRU and LinearAttention loop in the graph, for any number of columns. Attention to a source is not
+    rearranged by hypotheses, since a page looks at one of each source."""
     written = MinGRU.explain, LinearAttention.explain, attention._by_hypothesis
     try:
         MinGRU.explain, LinearAttention.explain = explain_min_gru, explain_linear  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""A graph of ONNX as plain data for a page: values by number, nodes as short lists, large arrays in the block of weights.
+"""A graph of ONNX as plain data for a page: values by number, nodes as short lists, large arrays with the weights.
 
     {"inputs": {name: value}, "outputs": {name: value},
      "constants": [[value, dims, "f", [numbers] or {"weight": place, "turned": true}], …],

@@ -4,7 +4,7 @@
     fp16    half precision
     int8    8 bits per number between the ends of its row of a matrix, or of 256 numbers of anything else
 
-Matrices come row by row, as PyTorch has them, so that a row belongs to one output, or to one word. Arrays of few numbers
+Matrices come row by row, as PyTorch has them, so that a row belongs to one output, or to one word. Small arrays
 (biases, norms) and integers keep their full precision. `web/lab/static/page/weights.js` reads it.
 """
 

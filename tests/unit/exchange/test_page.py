@@ -21,7 +21,10 @@ from regard.systems.translator import Translator
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
 SENTENCES = ["Three ships left the harbour.", "Où vont-ils ?", "The sea was empty", "Das Schiff!", "(a captain)"]
 ASK = """
-  const ask = (name, given) => new Promise((done, failed) => answer({ id: 1, name, given }, (message) => { if ("answer" in message) done(message.answer); else if ("problem" in message) failed(new Error(message.problem)); }));
+  const ask = (name, given) => new Promise((done, failed) => answer({ id: 1, name, given }, (message) => {
+    if ("answer" in message) done(message.answer);
+    else if ("problem" in message) failed(new Error(message.problem));
+  }));
   await ask("open", given);
   const out = [];
   for (const [name, what] of given.asked) out.push(await ask(name, what));

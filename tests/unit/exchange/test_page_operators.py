@@ -173,13 +173,20 @@ def normalized(draw):
     return [floats(draw, *outer, width), floats(draw, width), floats(draw, width)], {"axis": -1, "epsilon": 1e-5}
 
 
+def expand(draw):
+    whole, own = sorted(broadcast(draw), key=len, reverse=True)
+    return [floats(draw, *own), ints(*whole)], {}
+
+
 def small(low, high):
     return lambda draw: ([floats(draw, *dims(draw)), np.array(low, np.float32), np.array(high, np.float32)], {})
 
 
 CASES = {
     "Abs": one(), "Cos": one(-30, 30), "Elu": one(alpha=1.0), "Erf": one(-4, 4), "Exp": one(-20, 5), "Floor": one(),
-    "Gelu": lambda draw: ([floats(draw, *dims(draw), low=-6, high=6)], {"approximate": str(draw.choice(["none", "tanh"]))}),
+    "Gelu": lambda draw: (
+        [floats(draw, *dims(draw), low=-6, high=6)], {"approximate": str(draw.choice(["none", "tanh"]))}
+    ),
     "Log": one(0.001, 9), "Neg": one(), "Reciprocal": one(0.1, 3), "Relu": one(), "Sigmoid": one(-30, 30),
     "Sin": one(-30, 30), "Softplus": one(-30, 30), "Sqrt": one(0, 9), "Tanh": one(-9, 9), "Identity": one(),
     "Not": lambda draw: ([draw.random(dims(draw)) < 0.5], {}),
@@ -188,7 +195,9 @@ CASES = {
     "GreaterOrEqual": mixed, "Where": where, "Clip": small(-1, 0.5),
     "Cast": lambda draw: ([floats(draw, *dims(draw))], {"to": int(draw.choice([TensorProto.INT64, TensorProto.BOOL]))}),
     "Softmax": along(), "LogSoftmax": along(), "LayerNormalization": normalized,
-    "CumSum": lambda draw: ([floats(draw, 3, 4, 2), np.array(draw.integers(-3, 3))], {"reverse": int(draw.integers(0, 2))}),
+    "CumSum": lambda draw: (
+        [floats(draw, 3, 4, 2), np.array(draw.integers(-3, 3))], {"reverse": int(draw.integers(0, 2))}
+    ),
     "ReduceL2": reducing, "ReduceMax": reducing, "ReduceMean": reducing, "ReduceSum": reducing,
     "MatMul": matmul, "Gemm": gemm,
     "Shape": lambda draw: ([floats(draw, *dims(draw, 2, 4))], {"start": 1}),
@@ -199,7 +208,7 @@ CASES = {
     "Reshape": reshape, "Transpose": transpose, "Concat": concat, "Split": split, "Slice": cut, "Pad": pad,
     "Squeeze": lambda draw: ([floats(draw, 1, *dims(draw, 1, 2), 1), ints(0, -1)], {}),
     "Unsqueeze": lambda draw: ([floats(draw, *dims(draw, 1, 2)), ints(0, -1)], {}),
-    "Expand": lambda draw: ((lambda a, b: ([floats(draw, *b), ints(*a)], {}))(*sorted(broadcast(draw), key=len, reverse=True))),
+    "Expand": expand,
     "Trilu": lambda draw: (
         [floats(draw, *dims(draw, 2, 4)), np.array(draw.integers(-2, 3))], {"upper": int(draw.integers(0, 2))}
     ),

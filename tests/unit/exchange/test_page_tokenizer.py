@@ -19,7 +19,11 @@ SCRIPTS = {
     "Kana and Hangul": "あいうえおかきくけこアイウエオガギグ가나다라마바사한국어",
     "Emoji and signs": "😀🙂👍🏽👨‍👩‍👧❤️🇫🇷½²№ﬁ①Å\u0301e\u0301",
 }
-BETWEEN = [" ", " ", " ", "  ", ", ", ". ", "! ", " (", ") ", "-", "’", "'s ", " “", "” ", "\t", "\u00a0", "\u3000", "…", " 3,5 ", " 2026 ", "<unk>", "<eos>", "\ufeff", "\u0085", "\u001c", "_"]  # fmt: skip
+BETWEEN = [
+    " ", " ", " ", "  ", ", ", ". ", "! ", " (", ") ", "-", "’", "'s ", " “",
+    "” ", "\t", "\u00a0", "\u3000", "…", " 3,5 ", " 2026 ",
+    "<unk>", "<eos>", "\ufeff", "\u0085", "\u001c", "_",
+]  # fmt: skip
 COUNT = 10_000
 KINDS = [("word", "nfc"), ("word", "nfkc"), ("char", "nfc"), ("byte", "none"), ("bpe", "none"), ("bpe", "nfkc")]
 
@@ -58,7 +62,8 @@ def test_parts_of_characters_and_words_between_spaces_too():
     assert [ids for ids, _ in found] == [spaced.encode(text) for text in texts]
     pairs = Tokenizer.train(texts, "bpe", 600, normalise="none")
     rows = [draw.integers(0, pairs.vocabulary, 12).tolist() for _ in range(500)]
-    back = "const t = new Tokenizer(given.tokenizer); return { texts: given.rows.map((ids) => t.decode(ids)), tokens: t.tokens };"
+    back = """const t = new Tokenizer(given.tokenizer);
+      return { texts: given.rows.map((ids) => t.decode(ids)), tokens: t.tokens };"""
     answer = javascript("page/tokenizer", back, {"tokenizer": _tokenizer(pairs), "rows": rows})
     assert answer["texts"] == [pairs.decode(row) for row in rows]
     assert answer["tokens"] == pairs.tokens
