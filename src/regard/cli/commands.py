@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shlex
+from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
@@ -64,7 +65,7 @@ for place, (title, verbs) in enumerate(GROUPS.items()):
     for order, (name, verb) in enumerate(verbs.items()):
         verb, _, arguments = verb.partition(" ")
         usage = " ".join(filter(None, ["regard", name, arguments, "[OPTIONS]"]))
-        own = {} if verb.endswith("_app") else {"usage": usage, "help_epilogue": DOCUMENTATION}
+        own: dict[str, Any] = {} if verb.endswith("_app") else {"usage": usage, "help_epilogue": DOCUMENTATION}
         app.command(f"regard.cli.{verb}", name=name, group=group, sort_key=order, **own)
 
 

@@ -29,8 +29,14 @@ ENVIRONMENT = """Environment:
 
 def app_of_commands(name: str, usage: str) -> App:
     """A verb with commands of its own, such as `data check`."""
-    groups = {"group_arguments": ARGUMENTS, "group_parameters": OPTIONS, "group_commands": Group("Commands")}
-    return App(name=name, usage=usage, help_epilogue=DOCUMENTATION, **groups)
+    return App(
+        name=name,
+        usage=usage,
+        group_arguments=ARGUMENTS,
+        group_parameters=OPTIONS,
+        group_commands=Group("Commands"),
+        help_epilogue=DOCUMENTATION,
+    )
 
 
 class HelpFormatter(DefaultFormatter):
@@ -50,7 +56,7 @@ class HelpFormatter(DefaultFormatter):
             words = str(getattr(entry.description, "primary_renderable", "") or "")
             names = () if entry.positional_label else entry.positive_names  # an argument is not also an option
             metavar = f"{{{','.join(entry.choices)}}}" if entry.choices else entry.metavar
-            words = InlineText(Text(" ".join(words.split())))
-            return entry.copy(positive_names=names, metavar=metavar, choices=None, description=words)
+            text = InlineText(Text(" ".join(words.split())))
+            return entry.copy(positive_names=names, metavar=metavar, choices=None, description=text)
 
         super().__call__(console, options, panel.copy(entries=[*map(shown, panel.entries)]))
