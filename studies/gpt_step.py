@@ -23,7 +23,7 @@ from statistics import median
 
 import torch
 
-from regard.bench.contenders import Place
+from regard.bench.contenders import BenchSetup
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows
 from regard.fast.attention.causal_attention import attend_causal
 from regard.fast.training.linear_cross_entropy import linear_cross_entropy
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def step(options: argparse.Namespace) -> dict[str, float]:
-    place = Place(options.device, "full" if options.device.type == "cuda" else "quick")
+    place = BenchSetup(options.device, "full" if options.device.type == "cuda" else "quick")
     tokens = options.rows * options.sizes["context"]
     batches = full_windows(options.vocabulary, options.rows, options.sizes["context"])
     found = {}

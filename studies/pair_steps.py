@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-from regard.bench.contenders import Place
+from regard.bench.contenders import BenchSetup
 from regard.bench.training_step import RegardTraining
 from regard.bench.translators import random_pairs, recipe, regard_transformer, vocabulary
 from regard.fast import uninstall
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def step(way: str, options: argparse.Namespace) -> dict[str, Any]:
-    place = Place(torch.device("cuda"), "full")
+    place = BenchSetup(torch.device("cuda"), "full")
     tokens = 2 * ROWS * LENGTH
     batches = PairBatches(random_pairs(vocabulary(place), 8 * ROWS, LENGTH), tokens, seed=1)
     settings = dataclasses.replace(recipe(place, tokens).training, capture="on" if "graph" in way else "off")

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, full_windows
 from regard.layers.matrix_state import LinearAttention
 from regard.layers.scan import MinGRU
@@ -32,17 +32,17 @@ from regard.training.objective import TensorBatch
 PACKAGES = {"transformers": "transformers", "flash-linear-attention": "fla"}  # that a peer's name speaks of
 
 
-def vocabulary(place: Place) -> int:
+def vocabulary(place: BenchSetup) -> int:
     return place.of(50_304, 8192, 128)
 
 
-def recipe(system: str, place: Place, rows: int, window: int, **model: Any) -> Recipe:
+def recipe(system: str, place: BenchSetup, rows: int, window: int, **model: Any) -> Recipe:
     shape = {"layers": place.of(12, 4, 2), "width": place.of(768, 256, 32), "dropout": 0.0, **model}
     learning = LEARNING | {"batch_tokens": rows * window, "window": window, "batches": "windows"}
     return compose(system, None, {"model": shape, "training": learning})
 
 
-def build(settings: Recipe, place: Place) -> Model:
+def build(settings: Recipe, place: BenchSetup) -> Model:
     torch.manual_seed(1)
     model: Model = load_class(settings.system)(vocabulary(place), settings.model)
     return model
@@ -50,7 +50,7 @@ def build(settings: Recipe, place: Place) -> Model:
 
 def row(
     system: str,
-    place: Place,
+    place: BenchSetup,
     rows: int,
     window: int,
     peers: Mapping[str, Callable[[Recipe, Any], Any]],
@@ -82,7 +82,7 @@ def row(
     )
 
 
-def plain(model: Model, batches: Any, place: Place) -> PlainTraining:
+def plain(model: Model, batches: Any, place: BenchSetup) -> PlainTraining:
     """A plain PyTorch step of a net with this call, as written."""
 
     def loss(batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
@@ -91,7 +91,9 @@ def plain(model: Model, batches: Any, place: Place) -> PlainTraining:
     return PlainTraining(model, loss, batches, place)
 
 
-def exchanged(layer: type[nn.Module], other: type[nn.Module], place: Place) -> Callable[[Recipe, Any], PlainTraining]:
+def exchanged(
+    layer: type[nn.Module], other: type[nn.Module], place: BenchSetup
+) -> Callable[[Recipe, Any], PlainTraining]:
     """Builds the same net with another way to compute its layers of one kind, in plain PyTorch."""
 
     def peer(settings: Recipe, batches: Any) -> PlainTraining:
@@ -107,7 +109,7 @@ def exchanged(layer: type[nn.Module], other: type[nn.Module], place: Place) -> C
 # -- llama -----------------------------------------------------------------------------------------------------------
 
 
-def llama_rows(place: Place) -> list[BenchRow]:
+def llama_rows(place: BenchSetup) -> list[BenchRow]:
     heads = place.of(12, 4, 2)
 
     def hugging_face(settings: Recipe, batches: Any) -> PlainTraining:
@@ -163,7 +165,7 @@ class FlashLinearAttention(LinearAttention):
         return self.join_heads(read_chunks(*given)[0].transpose(1, 2)), state
 
 
-def linear_rows(place: Place) -> list[BenchRow]:
+def linear_rows(place: BenchSetup) -> list[BenchRow]:
     window, heads = place.of(4096, 512, 32), place.of(12, 4, 2)
     if place.device.type == "cuda":  # all pairs would not fit
         peers = {"flash-linear-attention": exchanged(LinearAttention, FlashLinearAttention, place)}
@@ -201,7 +203,7 @@ class InItsPlace(nn.Module):
         return {"hidden": next(self.unit.parameters()).new_zeros(rows, self.unit.hidden_size)}
 
 
-def mingru_rows(place: Place) -> list[BenchRow]:
+def mingru_rows(place: BenchSetup) -> list[BenchRow]:
     def gru(settings: Recipe, batches: Any) -> PlainTraining:
         model = build(settings, place)
         for block in model.layers:  # type: ignore[union-attr]  # a stack's

@@ -10,7 +10,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import did_you_mean
 
 if TYPE_CHECKING:
-    from regard.bench.contenders import BenchRow, Place
+    from regard.bench.contenders import BenchRow, BenchSetup
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Bench:
     target: str  # module:function, which makes the rows
     only_named: bool = False  # not among what `regard bench` runs without names
 
-    def rows(self, place: Place) -> list[BenchRow]:
+    def rows(self, place: BenchSetup) -> list[BenchRow]:
         module, _, function = self.target.partition(":")
         made: list[BenchRow] = getattr(import_module(f"regard.bench.{module}"), function)(place)
         return made

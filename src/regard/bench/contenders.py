@@ -18,7 +18,7 @@ SIZES = ("full", "small", "quick")  # for a GPU; for a CPU, in seconds; a smoke 
 
 
 @dataclass(frozen=True)
-class Place:
+class BenchSetup:
     """The device, and the size of the work."""
 
     device: torch.device
@@ -72,7 +72,7 @@ class Cost:
 @dataclass(frozen=True)
 class BenchRow:
     name: str
-    place: Place
+    place: BenchSetup
     work: str  # shapes and precision, in a few words
     contenders: Sequence[Contender]
     cost: Cost | None  # None: nothing simple bounds it

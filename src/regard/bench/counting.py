@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from regard.base.numbers import group_digits
-from regard.bench.contenders import BenchRow, Contender, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
 from regard.runs.recipe import compose
@@ -139,8 +139,8 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def rows(place: Place) -> list[BenchRow]:
-    here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
+def rows(place: BenchSetup) -> list[BenchRow]:
+    here = BenchSetup(torch.device("cpu"), "quick" if place.size == "quick" else "small")
     work = (
         f"{ORDER}-gram of {group_digits(len(words().counted))} words, "
         f"{group_digits(len(words().held_out))} words scored"

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.training_step import count, random_tokens
 from regard.decoding.beam import Beam
 from regard.decoding.beam_slots import BeamConfig
@@ -53,8 +53,8 @@ class CTranslate2Translations:
         return len(self.written)
 
 
-def rows(place: Place) -> list[BenchRow]:
-    here = Place(torch.device("cpu"), place.size)
+def rows(place: BenchSetup) -> list[BenchRow]:
+    here = BenchSetup(torch.device("cpu"), place.size)
     vocabulary, sentences = here.of(10_000, 8000, 100), here.of(256, 64, 3)
     sizes = {"layers": here.of(6, 3, 1), "width": here.of(512, 256, 32), "heads": 4}
     tokens = random_tokens(vocabulary, sentences * LENGTH).reshape(sentences, LENGTH)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.counting import one_thread
 from regard.bench.training_step import LEARNING, RegardTraining, adamw, count
 from regard.comparison.ladders import LANGUAGE, TRANSLATION
@@ -36,7 +36,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 class RegardSteps(RegardTraining):
-    def __init__(self, ready: Prepared, place: Place) -> None:
+    def __init__(self, ready: Prepared, place: BenchSetup) -> None:
         model = copy.deepcopy(ready.model)
         super().__init__(model, ready.data.batches(ready.recipe, model), ready.recipe.training, place)
 
@@ -46,7 +46,7 @@ class RegardSteps(RegardTraining):
 
 
 class PlainLoop:
-    def __init__(self, ready: Prepared, place: Place) -> None:
+    def __init__(self, ready: Prepared, place: BenchSetup) -> None:
         self.model = copy.deepcopy(ready.model).to(place.device).train()
         install(self.model, training=True)
         self.batches, self.parameters = ready.data.batches(ready.recipe, self.model), count(self.model)
@@ -81,8 +81,8 @@ class PlainLoop:
         return targets.numel() if batch.lengths is None else int(batch.lengths.sum())
 
 
-def rows(place: Place) -> list[BenchRow]:
-    here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
+def rows(place: BenchSetup) -> list[BenchRow]:
+    here = BenchSetup(torch.device("cpu"), "quick" if place.size == "quick" else "small")
     return [row(recipe, here) for recipe in recipes(QUICK if here.size == "quick" else {})]
 
 
@@ -93,7 +93,7 @@ def recipes(more: Mapping[str, Mapping[str, Any]]) -> list[Recipe]:
     return [question.recipe(rung, {"training": LEARNING, **more}) for question, rung in rungs]
 
 
-def row(recipe: Recipe, place: Place) -> BenchRow:
+def row(recipe: Recipe, place: BenchSetup) -> BenchRow:
     with one_thread(), hushed():
         ready = prepare(recipe)
     tokens = ready.recipe.training.batch_tokens

@@ -14,7 +14,7 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.bench import gpt2, translators
-from regard.bench.contenders import BenchRow, Contender, Place, Workload
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Workload
 from regard.bench.counting import RegardScoring
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows, random_tokens
 from regard.decoding.beam import Beam
@@ -30,28 +30,28 @@ from regard.text.batches.pair_batches import PairBatches
 from regard.text.batches.pair_shapes import ShapedPairBatches
 from regard.text.batches.text_batches import Streams
 
-Open = Callable[[Place], Workload]
+Open = Callable[[BenchSetup], Workload]
 
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
 
-def gpt_training(place: Place) -> Workload:
+def gpt_training(place: BenchSetup) -> Workload:
     texts = place.of(64, 8, 2)
     batches = full_windows(gpt2.vocabulary(place), texts, gpt2.shape(place)["context"])
     training = gpt2.recipe(place, texts).training
     return RegardTraining(gpt2.regard_gpt(place, texts), batches, training, place)
 
 
-def gpt_generation(place: Place) -> Workload:
+def gpt_generation(place: BenchSetup) -> Workload:
     return gpt2.RegardGeneration(place, place.of(64, 8, 2), place.of(256, 64, 8))
 
 
-def gpt_drawing(place: Place) -> Workload:
+def gpt_drawing(place: BenchSetup) -> Workload:
     return gpt2.RegardGeneration(place, place.of(64, 8, 2), place.of(256, 64, 8), Sampling(top_p=0.9))
 
 
-def llama_recipe(place: Place) -> Recipe:
+def llama_recipe(place: BenchSetup) -> Recipe:
     """GPT-2's shape with a third as many keys as queries."""
     sizes = gpt2.shape(place)
     heads = {"key_value_heads": max(1, sizes["heads"] // 3), "dropout": 0.0}
@@ -59,7 +59,7 @@ def llama_recipe(place: Place) -> Recipe:
     return compose("llama", None, {"model": sizes | heads, "training": training})
 
 
-def llama_training(place: Place) -> Workload:
+def llama_training(place: BenchSetup) -> Workload:
     recipe, words = llama_recipe(place), gpt2.vocabulary(place)
     batches = full_windows(words, place.of(64, 8, 2), gpt2.shape(place)["context"])
     torch.manual_seed(1)
@@ -67,7 +67,7 @@ def llama_training(place: Place) -> Workload:
 
 
 class LlamaGeneration:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BenchSetup) -> None:
         torch.manual_seed(1)
         model = load_class("llama")(gpt2.vocabulary(place), llama_recipe(place).model).to(place.device, place.dtype)
         install(model.eval())
@@ -81,7 +81,7 @@ class LlamaGeneration:
 
 
 def language_training(system: str, **model: Any) -> Open:
-    def opened(place: Place) -> Workload:
+    def opened(place: BenchSetup) -> Workload:
         width, texts, window, words = (place.of(*sizes) for sizes in ((650, 200, 24), (20, 20, 4), (35, 35, 8), SMALL))
         settings = {"width": width} | model
         training = LEARNING | {"batch_tokens": texts * window, "window": window}
@@ -94,7 +94,7 @@ def language_training(system: str, **model: Any) -> Open:
 
 
 def pair_training(system: str, **model: Any) -> Open:
-    def opened(place: Place) -> Workload:
+    def opened(place: BenchSetup) -> Workload:
         count, length, words = place.of(512, 32, 4), place.of(32, 16, 6), place.of(*SMALL)
         settings = {"width": place.of(512, 128, 32)} | model
         training = LEARNING | {"batch_tokens": 2 * count * length}
@@ -110,7 +110,7 @@ def pair_training(system: str, **model: Any) -> Open:
 class Beams:
     """Sources translated with beam 5 by the engine that a run keeps."""
 
-    def __init__(self, system: str, place: Place) -> None:
+    def __init__(self, system: str, place: BenchSetup) -> None:
         words, self.new = place.of(*SMALL), place.of(32, 16, 6)
         torch.manual_seed(1)
         recipe = compose(system, None, {"model": {"width": place.of(512, 128, 32)}})
@@ -226,13 +226,13 @@ class Without:
             return self.work()
 
 
-def fast_rows(place: Place) -> list[BenchRow]:
+def fast_rows(place: BenchSetup) -> list[BenchRow]:
     """A row for each that this machine can run."""
     here = [row.name for row in rows() if row.needs(place.device) is None]
     return [_row(name, TRIALS[name], place) for name in here if TRIALS[name].on_cpu or place.device.type == "cuda"]
 
 
-def _row(name: str, trial: RowTrial, place: Place) -> BenchRow:
+def _row(name: str, trial: RowTrial, place: BenchSetup) -> BenchRow:
     def opened() -> Workload:
         return trial.open(place)
 

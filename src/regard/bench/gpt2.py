@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.plain_gpt import PlainGPT
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, full_windows, random_tokens
 from regard.decoding.engine import Engine
@@ -32,7 +32,7 @@ PROMPT = 16  # tokens
 Shape = dict[str, int]
 
 
-def shape(place: Place) -> Shape:
+def shape(place: BenchSetup) -> Shape:
     return {
         "layers": place.of(12, 4, 2),
         "width": place.of(768, 256, 32),
@@ -41,11 +41,11 @@ def shape(place: Place) -> Shape:
     }
 
 
-def vocabulary(place: Place) -> int:
+def vocabulary(place: BenchSetup) -> int:
     return place.of(50_304, 8192, 128)
 
 
-def larger(place: Place) -> Shape:
+def larger(place: BenchSetup) -> Shape:
     """GPT-2's second size, 350 million parameters."""
     return shape(place) | {
         "layers": place.of(24, 6, 3),
@@ -54,12 +54,12 @@ def larger(place: Place) -> Shape:
     }
 
 
-def longer(place: Place) -> Shape:
+def longer(place: BenchSetup) -> Shape:
     """The first size with four times the context."""
     return shape(place) | {"context": place.of(4096, 512, 64)}
 
 
-def recipe(place: Place, rows: int, sizes: Shape | None = None) -> Recipe:
+def recipe(place: BenchSetup, rows: int, sizes: Shape | None = None) -> Recipe:
     sizes = sizes or shape(place)
     return compose(
         "gpt",
@@ -68,14 +68,14 @@ def recipe(place: Place, rows: int, sizes: Shape | None = None) -> Recipe:
     )
 
 
-def regard_gpt(place: Place, rows: int, sizes: Shape | None = None, on: str | torch.device = "cpu") -> GPT:
+def regard_gpt(place: BenchSetup, rows: int, sizes: Shape | None = None, on: str | torch.device = "cpu") -> GPT:
     """`on` a GPU its numbers are drawn faster; `meta`: it has none, and can only be counted."""
     torch.manual_seed(1)
     with torch.device(on):
         return GPT(vocabulary(place), recipe(place, rows, sizes).model)
 
 
-def hugging_face_gpt(place: Place, sizes: Shape | None = None, on: str | torch.device = "cpu") -> Any:
+def hugging_face_gpt(place: BenchSetup, sizes: Shape | None = None, on: str | torch.device = "cpu") -> Any:
     transformers: Any = import_module("transformers")
     sizes = sizes or shape(place)
     settings = transformers.GPT2Config(
@@ -95,7 +95,7 @@ def hugging_face_gpt(place: Place, sizes: Shape | None = None, on: str | torch.d
         return transformers.GPT2LMHeadModel(settings)
 
 
-def plain_gpt(place: Place, sizes: Shape | None = None, on: str | torch.device = "cpu") -> PlainGPT:
+def plain_gpt(place: BenchSetup, sizes: Shape | None = None, on: str | torch.device = "cpu") -> PlainGPT:
     torch.manual_seed(1)
     with torch.device(on):
         return PlainGPT(vocabulary(place), **(sizes or shape(place)))
@@ -104,18 +104,18 @@ def plain_gpt(place: Place, sizes: Shape | None = None, on: str | torch.device =
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-def training_rows(place: Place) -> list[BenchRow]:
+def training_rows(place: BenchSetup) -> list[BenchRow]:
     return [training_row("gpt-train", place, shape(place), place.of(64, 8, 2))]
 
 
-def further_training_rows(place: Place) -> list[BenchRow]:
+def further_training_rows(place: BenchSetup) -> list[BenchRow]:
     return [
         training_row("gpt-train 350M", place, larger(place), place.of(32, 4, 2)),
         training_row("gpt-train 4096", place, longer(place), place.of(16, 2, 2)),
     ]
 
 
-def training_row(name: str, place: Place, sizes: Shape, rows: int) -> BenchRow:
+def training_row(name: str, place: BenchSetup, sizes: Shape, rows: int) -> BenchRow:
     batches = full_windows(vocabulary(place), rows, sizes["context"])
     compiled = " compiled" if sizes == shape(place) else ", blocks compiled"
 
@@ -162,7 +162,7 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> BenchRow:
 class RegardGeneration:
     """The engine of `regard generate`; graphs recorded during warm-up are reused."""
 
-    def __init__(self, place: Place, rows: int, new: int, sampling: Sampling = GREEDY) -> None:
+    def __init__(self, place: BenchSetup, rows: int, new: int, sampling: Sampling = GREEDY) -> None:
         self.model = regard_gpt(place, rows).to(place.device, place.dtype)
         install(self.model)
         self.engine = Engine(self.model, eos=0, sampling=sampling, rows=rows, install=install)
@@ -174,7 +174,7 @@ class RegardGeneration:
 
 
 class HuggingFaceGeneration:
-    def __init__(self, place: Place, rows: int, new: int) -> None:
+    def __init__(self, place: BenchSetup, rows: int, new: int) -> None:
         self.model = hugging_face_gpt(place).to(place.device, place.dtype).eval()
         self.tokens = torch.tensor(prompts(place, rows), device=place.device)
         self.new, self.parameters = new, count(self.model)
@@ -195,7 +195,7 @@ class HuggingFaceGeneration:
 class PlainGeneration:
     """The plain model with a key-value cache; on a GPU a step is one CUDA graph, replayed without synchronizing."""
 
-    def __init__(self, place: Place, rows: int, new: int) -> None:
+    def __init__(self, place: BenchSetup, rows: int, new: int) -> None:
         self.model = plain_gpt(place).to(place.device, place.dtype).eval()
         self.tokens, self.parameters = torch.tensor(prompts(place, rows), device=place.device), count(self.model)
         self.caches = self.model.caches(rows, PROMPT + new)
@@ -236,16 +236,16 @@ class PlainGeneration:
         return graph.replay
 
 
-def prompts(place: Place, rows: int) -> list[list[int]]:
+def prompts(place: BenchSetup, rows: int) -> list[list[int]]:
     ids: list[list[int]] = random_tokens(vocabulary(place), rows * PROMPT).reshape(rows, PROMPT).tolist()
     return ids
 
 
-def generation_rows(place: Place) -> list[BenchRow]:
+def generation_rows(place: BenchSetup) -> list[BenchRow]:
     return [generation_row(place, rows, place.of(256, 64, 8)) for rows in (1, place.of(64, 64, 4))]
 
 
-def generation_row(place: Place, rows: int, new: int) -> BenchRow:
+def generation_row(place: BenchSetup, rows: int, new: int) -> BenchRow:
     sizes = shape(place)
     held = place.dtype.itemsize
     model = regard_gpt(place, rows, on="meta")

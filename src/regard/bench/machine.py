@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from regard.base.device import device_name, process_memory
-from regard.bench.contenders import Place
+from regard.bench.contenders import BenchSetup
 
 
 class Machine:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BenchSetup) -> None:
         self.place = place
         self.matmul_rate = 0.0  # floating-point operations per second
         self.copy_rate = 0.0  # bytes read and written per second

@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 import torch
 
 from regard.bench.all_benchmarks import Bench
-from regard.bench.contenders import Place
+from regard.bench.contenders import BenchSetup
 from regard.bench.machine import Machine
 from regard.bench.turns import BenchResult, take_turns
 
 
 def run_benches(
-    benches: Sequence[Bench], place: Place, repeats: int, each: Callable[[BenchResult], object] = lambda result: None
+    benches: Sequence[Bench],
+    place: BenchSetup,
+    repeats: int,
+    each: Callable[[BenchResult], object] = lambda result: None,
 ) -> list[BenchResult]:
     """`each` is called with every finished row. All rows of a device share one measurement of its limits."""
     machines: dict[torch.device, Machine] = {}

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, random_tokens
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
@@ -56,15 +56,15 @@ class PlainRecurrent(nn.Module):
         return loss, dict(zip(state, past if isinstance(past, tuple) else (past,), strict=True))
 
 
-def lstm_rows(place: Place) -> list[BenchRow]:
+def lstm_rows(place: BenchSetup) -> list[BenchRow]:
     return [row("lstm", place, *shape) for shape in LSTM_SHAPES[place.size]]
 
 
-def rnn_rows(place: Place) -> list[BenchRow]:
+def rnn_rows(place: BenchSetup) -> list[BenchRow]:
     return [row("rnn", place, *shape) for shape in RNN_SHAPES[place.size]]
 
 
-def row(system: str, place: Place, width: int, rows: int, window: int) -> BenchRow:
+def row(system: str, place: BenchSetup, width: int, rows: int, window: int) -> BenchRow:
     vocabulary = place.of(10_000, 2000, 100)
     settings = recipe(system, width, rows, window)
     batches = Streams(random_tokens(vocabulary, rows * window * STEPS), rows, window, 0)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining
 from regard.bench.translators import SMOOTHING, random_pairs, vocabulary
 from regard.layers.state import State
@@ -77,7 +77,7 @@ class PlainBahdanau(PlainTranslator):
         return self.readout(torch.stack(written, dim=1)).tanh()
 
 
-def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTranslator], place: Place) -> BenchRow:
+def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTranslator], place: BenchSetup) -> BenchRow:
     rows, length = place.of(512, 32, 4), place.of(32, 16, 6)
     width, words = place.of(512, 128, 32), place.of(256, 64, 16)
     shape = {"width": width, "embedding": words, "layers": layers, "dropout": 0.0}
@@ -107,5 +107,5 @@ def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTran
     )
 
 
-def rows(place: Place) -> list[BenchRow]:
+def rows(place: BenchSetup) -> list[BenchRow]:
     return [row("seq2seq", 2, PlainSeq2Seq, place), row("bahdanau", 1, PlainBahdanau, place)]

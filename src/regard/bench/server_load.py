@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from regard.bench.contenders import Place
+from regard.bench.contenders import BenchSetup
 from regard.bench.gpt2 import PROMPT, prompts, recipe, regard_gpt, shape, vocabulary
 from regard.bench.http_load import HttpAnswer, load
 from regard.bench.turns import sentence, spread
@@ -76,7 +76,7 @@ def running(command: list[str]) -> Iterator[ServerProcess]:
         server.process.wait()
 
 
-def random_run(place: Place, folder: Path) -> Path:
+def random_run(place: BenchSetup, folder: Path) -> Path:
     """A run whose model was never trained, with a vocabulary of numbers."""
     model = regard_gpt(place, 1)
     tokens = [EOS, UNK, *(str(number) for number in range(2, vocabulary(place)))]
@@ -89,7 +89,7 @@ def random_run(place: Place, folder: Path) -> Path:
 
 
 @contextmanager
-def regard_server(place: Place) -> Iterator[ServerProcess]:
+def regard_server(place: BenchSetup) -> Iterator[ServerProcess]:
     with tempfile.TemporaryDirectory() as folder:
         run = random_run(place, Path(folder))
         options = ["--port", "0", "--device", str(place.device), "--precision", place.precision]
@@ -98,7 +98,7 @@ def regard_server(place: Place) -> Iterator[ServerProcess]:
 
 
 @contextmanager
-def hugging_face_server(place: Place) -> Iterator[ServerProcess]:
+def hugging_face_server(place: BenchSetup) -> Iterator[ServerProcess]:
     sizes = shape(place)
     settings = {
         "vocab_size": vocabulary(place), "n_positions": sizes["context"], "n_embd": sizes["width"],
@@ -122,7 +122,7 @@ class Load:
 
     server: str
     clients: int
-    place: Place
+    place: BenchSetup
     new: int  # tokens of a request
     rates: list[float] = field(default_factory=list)  # tokens/s of each turn
     answers: list[HttpAnswer] = field(default_factory=list)
@@ -189,7 +189,7 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def measure(
-    place: Place,
+    place: BenchSetup,
     turns: int,
     clients: Sequence[int] = (),
     seconds: float | None = None,

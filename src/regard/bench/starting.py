@@ -15,14 +15,14 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from regard.bench.contenders import BenchRow, Contender, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender
 
 UNIT = "starts/s"  # printed as seconds
 REGARD = ("-m", "regard")
 CACHES = ("REGARD_CACHE", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
-def one_step(place: Place) -> tuple[str, ...]:
+def one_step(place: BenchSetup) -> tuple[str, ...]:
     size = "medium" if place.device.type == "cuda" else "tiny"
     return ("--size", size, "--data", "phrasebook", "--training.steps", "1", "--training.device", place.device.type)
 
@@ -58,28 +58,28 @@ def work() -> TemporaryDirectory[str]:
 
 
 @cache
-def trained(system: str, place: Place) -> str:
+def trained(system: str, place: BenchSetup) -> str:
     folder = Path(work().name, system)
     TimedCommand([*REGARD, "train", system, *one_step(place), "--run", str(folder)])()
     return str(folder)
 
 
-def generate(place: Place) -> TimedCommand:
+def generate(place: BenchSetup) -> TimedCommand:
     return TimedCommand(
         [*REGARD, "generate", trained("gpt", place), "--max-tokens", "1", "--device", place.device.type]
     )
 
 
-def translate(place: Place) -> TimedCommand:
+def translate(place: BenchSetup) -> TimedCommand:
     words = [*REGARD, "translate", trained("transformer", place), "--device", place.device.type]
     return TimedCommand(words, "They are watching.\n")
 
 
-def train(system: str, cold: bool, place: Place) -> TimedCommand:
+def train(system: str, cold: bool, place: BenchSetup) -> TimedCommand:
     return TimedCommand([*REGARD, "train", system, *one_step(place)], cold=cold, trains=True)
 
 
-def rows(place: Place) -> list[BenchRow]:
+def rows(place: BenchSetup) -> list[BenchRow]:
     if place.size == "quick":
         return [row("startup version", place, lambda: TimedCommand([*REGARD, "--version"]), "pass")]
     return [
@@ -93,7 +93,7 @@ def rows(place: Place) -> list[BenchRow]:
     ]
 
 
-def row(name: str, place: Place, command: Callable[[], TimedCommand], beside: str = "import torch") -> BenchRow:
+def row(name: str, place: BenchSetup, command: Callable[[], TimedCommand], beside: str = "import torch") -> BenchRow:
     ours = Contender("Regard", command)
     peer = Contender(f'python -c "{beside}"', lambda: TimedCommand(["-c", beside]))
     return BenchRow(

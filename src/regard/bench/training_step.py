@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.bench.contenders import Place
+from regard.bench.contenders import BenchSetup
 from regard.layers.state import State, detach
 from regard.runs.speed import install
 from regard.systems.model import Model
@@ -42,7 +42,7 @@ def count(model: nn.Module) -> int:
 class RegardTraining:
     """The trainer of `regard train`, with the same fast paths, but without validation and files."""
 
-    def __init__(self, model: Model, batches: Batches, settings: GradientTraining, place: Place) -> None:
+    def __init__(self, model: Model, batches: Batches, settings: GradientTraining, place: BenchSetup) -> None:
         self.model = model.to(place.device)
         bf16, nowhere = place.dtype == torch.bfloat16, Path("never-written")
         self.trainer = Trainer(self.model, batches, _unseen, settings, nowhere, bf16=bf16, install=install)
@@ -69,7 +69,7 @@ class PlainTraining:
         model: nn.Module,
         loss: Loss,
         batches: Batches,
-        place: Place,
+        place: BenchSetup,
         *,
         begin: Callable[[int], State] | None = None,
         captured: bool = False,

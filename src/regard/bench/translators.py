@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, random_tokens
 from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import BeamEngine
@@ -33,7 +33,7 @@ DROPOUT, SMOOTHING = 0.1, 0.1
 WIDTH = 5  # of the beam
 
 
-def shape(place: Place) -> dict[str, int]:
+def shape(place: BenchSetup) -> dict[str, int]:
     return {
         "layers": place.of(6, 2, 1),
         "width": place.of(512, 128, 32),
@@ -42,28 +42,28 @@ def shape(place: Place) -> dict[str, int]:
     }
 
 
-def vocabulary(place: Place) -> int:
+def vocabulary(place: BenchSetup) -> int:
     return place.of(10_000, 2000, 100)
 
 
-def words(place: Place) -> str:
+def words(place: BenchSetup) -> str:
     sizes = shape(place)
     return f"{sizes['layers']}+{sizes['layers']}×{sizes['width']}"
 
 
-def recipe(place: Place, batch_tokens: int) -> Recipe:
+def recipe(place: BenchSetup, batch_tokens: int) -> Recipe:
     training = LEARNING | {"batch_tokens": batch_tokens, "label_smoothing": SMOOTHING}
     return compose(
         "transformer", None, {"model": shape(place) | {"norm": "post", "dropout": DROPOUT}, "training": training}
     )
 
 
-def regard_transformer(place: Place) -> Transformer:
+def regard_transformer(place: BenchSetup) -> Transformer:
     torch.manual_seed(1)
     return Transformer(vocabulary(place), recipe(place, 4096).model)
 
 
-def hugging_face_marian(place: Place) -> Any:
+def hugging_face_marian(place: BenchSetup) -> Any:
     transformers: Any = import_module("transformers")
     sizes = shape(place)
     sides = {
@@ -97,7 +97,7 @@ def hugging_face_marian(place: Place) -> Any:
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-def training_rows(place: Place) -> list[BenchRow]:
+def training_rows(place: BenchSetup) -> list[BenchRow]:
     rows, length = place.of(512, 64, 4), place.of(32, 16, 6)
     pairs = PairBatches(random_pairs(vocabulary(place), 8 * rows, length), 2 * rows * length, seed=1)
     batches = ShapedPairBatches.of(pairs) if place.device.type == "cuda" else pairs  # as `regard train` has them
@@ -160,7 +160,7 @@ def random_pairs(vocabulary: int, pairs: int, length: int) -> TokenPairs:
 
 
 class RegardBeam:
-    def __init__(self, place: Place, sources: np.ndarray, new: int) -> None:
+    def __init__(self, place: BenchSetup, sources: np.ndarray, new: int) -> None:
         self.model = regard_transformer(place).to(place.device, place.dtype)
         self.sources, self.new, self.parameters = sources.tolist(), new, count(self.model)
         self.together = WIDTH * len(self.sources) * len(self.sources[0])
@@ -185,7 +185,7 @@ class RegardBeam:
 
 
 class HuggingFaceBeam:
-    def __init__(self, place: Place, sources: np.ndarray, new: int) -> None:
+    def __init__(self, place: BenchSetup, sources: np.ndarray, new: int) -> None:
         self.model = hugging_face_marian(place).to(place.device, place.dtype).eval()
         self.sources = torch.from_numpy(sources.astype(np.int64)).to(place.device)
         self.new, self.parameters = new, count(self.model)
@@ -203,7 +203,7 @@ class HuggingFaceBeam:
         return sum(map(len, self.written))
 
 
-def beam_rows(place: Place) -> list[BenchRow]:
+def beam_rows(place: BenchSetup) -> list[BenchRow]:
     count_, length, new = place.of(512, 16, 3), place.of(32, 16, 6), place.of(64, 16, 6)
     sources = random_tokens(vocabulary(place), count_ * length).reshape(count_, length)
     sources[:, -1] = 0
@@ -223,7 +223,7 @@ def beam_rows(place: Place) -> list[BenchRow]:
     ]
 
 
-def beam_cost(place: Place, sources: int, length: int, new: int) -> Cost:
+def beam_cost(place: BenchSetup, sources: int, length: int, new: int) -> Cost:
     """The cost of a written token: one step of all hypotheses of a source, and a share of reading the source."""
     model, width, held = regard_transformer(place), shape(place)["width"], place.dtype.itemsize
     decoder = count(model.layers) + count(model.embedding)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from regard.bench.contenders import BenchRow, Contender, Place, Workload
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Workload
 from regard.bench.machine import Machine, PeakMemory, wait
 
 
@@ -112,7 +112,7 @@ def take_turns(row: BenchRow, machine: Machine, repeats: int) -> BenchResult:
     return BenchResult(row, machine, entries)
 
 
-def absent(contender: Contender, place: Place) -> str:
+def absent(contender: Contender, place: BenchSetup) -> str:
     for package in contender.needs:
         if find_spec(package) is None:
             return f"The package {package} is not installed here: pip install {package}."

@@ -15,7 +15,7 @@ from regard.cli.printing import print_prose
 
 if TYPE_CHECKING:
     from regard.bench.all_benchmarks import Bench
-    from regard.bench.contenders import Place
+    from regard.bench.contenders import BenchSetup
     from regard.bench.server_load import Load
     from regard.bench.turns import BenchResult, TimedContender
 
@@ -64,7 +64,7 @@ def bench(
         return
 
     from regard.base.device import pick_device
-    from regard.bench.contenders import Place
+    from regard.bench.contenders import BenchSetup
     from regard.bench.measure import run_benches
     from regard.report.table import print_json
 
@@ -74,7 +74,7 @@ def bench(
     if seconds is not None:
         check_range("--seconds", seconds, 0)
     where = pick_device(device)
-    place = Place(where, "quick" if quick else "full" if where.type == "cuda" else "small")
+    place = BenchSetup(where, "quick" if quick else "full" if where.type == "cuda" else "small")
     usual, turns = [one for one in chosen if one is not SERVE], repeats or (QUICK_REPEATS if quick else REPEATS)
     results = run_benches(usual, place, turns, each=_tell)
     loads = []
@@ -198,7 +198,7 @@ def _load_line(load: Load) -> dict[str, Any]:
     }
 
 
-def _print_loads(loads: Sequence[Load], place: Place) -> None:
+def _print_loads(loads: Sequence[Load], place: BenchSetup) -> None:
     import os
 
     from regard.base.device import device_name

@@ -14,7 +14,7 @@ import gpt2_parity
 from regard.base.errors import RegardError
 from regard.bench import fast_rows, turns
 from regard.bench.all_benchmarks import BENCHES, SERVE, get_bench
-from regard.bench.contenders import BenchRow, Contender, Cost, Place
+from regard.bench.contenders import BenchRow, BenchSetup, Contender, Cost
 from regard.bench.http_load import load
 from regard.bench.machine import Machine
 from regard.bench.training_step import LEARNING
@@ -23,7 +23,7 @@ from regard.fast import rows
 from regard.systems.transformer import QUIET
 from regard.training.objective import to_device
 
-HERE = Place(torch.device("cpu"), "quick")
+HERE = BenchSetup(torch.device("cpu"), "quick")
 MACHINE = Machine(HERE)
 
 
@@ -49,7 +49,7 @@ def test_all_contenders_have_as_many_parameters_and_do_as_many_tokens_in_a_call(
     "name", ["gpt-train", "gpt-generate", "translate-train", "translate-beam", "lstm-train", "llama-train"]
 )
 def test_every_contender_also_runs_in_the_precision_of_a_gpu(name, monkeypatch):
-    monkeypatch.setattr(Place, "dtype", torch.bfloat16)
+    monkeypatch.setattr(BenchSetup, "dtype", torch.bfloat16)
     for made in get_bench(name).rows(HERE):
         for entry in take_turns(made, MACHINE, repeats=1).entries:
             if entry.contender.name == "torch.nn.LSTM" and (lacking := lstm_lacks_bf16()):
@@ -228,7 +228,7 @@ def test_a_limit_can_be_computed_for_every_neural_row(bench):
 
 def test_a_gpt_2_costs_what_its_shape_says():
     """6 operations per weight and token, 12 · layers · width · context for attention; generation reads all weights."""
-    place = Place(torch.device("cpu"), "full")
+    place = BenchSetup(torch.device("cpu"), "full")
     (training,) = get_bench("gpt-train").rows(place)
     weights = 12 * (12 * 768**2 + 13 * 768) + 2 * 768 + 50_304 * 768
     assert training.cost.operations == pytest.approx(6 * weights + 12 * 12 * 768 * 1024)
