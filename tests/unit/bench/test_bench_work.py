@@ -239,9 +239,9 @@ def test_memory_is_what_was_held_at_the_peak_and_no_ones_before():
     """In a process of its own: nothing else is freed meanwhile. Both sizes are above what malloc keeps for later."""
     program = """
 import torch
-from regard.bench.machine import Memory
+from regard.bench.machine import PeakMemory
 
-memory = Memory(torch.device("cpu"))
+memory = PeakMemory(torch.device("cpu"))
 for size in (256, 64):  # the second must not see the first
     memory.start()
     held = torch.ones(size * 2**18)
