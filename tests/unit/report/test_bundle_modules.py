@@ -25,7 +25,7 @@ def test_what_is_imported_comes_first_and_once():
 
 def test_every_kind_of_export_is_returned_and_a_name_may_have_a_path():
     modules = {
-        "a/b-c": 'import { d } from "./d.js";\nexport async function f() {}\nexport class G {}\nexport let h = 1;\n',
+        "a/b-c": 'import { d } from "../d.js";\nexport async function f() {}\nexport class G {}\nexport let h = 1;\n',
         "d": "export function* d() {}\n",
     }
     script = bundle_modules("a/b-c", modules.__getitem__)
