@@ -4,7 +4,7 @@ attention   A_s    the weight of word s at the last word, mean over heads and la
 effect      E_s    |log P(w | s removed) − log P(w)|, w the true next word; a removed word has the mean of the vectors
 
 Spearman's rank correlation of A and E over the words of a held-out sentence, averaged over sentences. The control gives
-each sentence the same weights in a random order. The gradient of log P(w) times the word's vector, less the mean of the
+each sentence the same weights in random orders. The gradient of log P(w) times the word's vector, less the mean of the
 vectors, is measured beside it.
 """
 
@@ -25,7 +25,7 @@ from regard.systems.model import Model
 
 WORDS, WINDOW, WIDTH, LEAST = 1000, 24, 32, 6
 STEPS, QUICK_STEPS, ROWS, RATE = 600, 150, 32, 5e-3
-TEXTS, QUICK_TEXTS = 100, 30
+TEXTS, QUICK_TEXTS, ORDERS = 100, 30, 20
 KINDS = {
     "gpt": lambda: gpt.GPT(WORDS, gpt.Settings(layers=2, width=WIDTH, heads=4, context=WINDOW, dropout=0.0)),
     "self-attention": lambda: self_attention.SelfAttentionModel(
@@ -93,7 +93,8 @@ def correlations(model: Model, line: list[int], order: np.random.Generator) -> t
     (slopes,) = torch.autograd.grad(scores[-1], rows)
     effect = (scores[:-1] - scores[-1]).abs().detach().numpy()
     gradient = (slopes[-1] * (vectors - vectors.mean(0))).sum(-1).abs().numpy()
-    return spearman(looked, effect), spearman(order.permutation(looked), effect), spearman(gradient, effect)
+    shuffled = np.mean([spearman(order.permutation(looked), effect) for _ in range(ORDERS)])
+    return spearman(looked, effect), float(shuffled), spearman(gradient, effect)
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
@@ -119,9 +120,9 @@ CLAIM = Claim(
     where="003:249–260",
     statement="Attention identifies the words that are important: ordered by their attention weight, the words of a "
     "sentence are ordered by how much the prediction changes without them.",
-    conditions=f"gpt (two layers, four heads) and self-attention (one layer, one head), width {WIDTH}, {STEPS} steps of "
-    f"Adam on the phrasebook's English; {TEXTS} held-out sentences of at least {LEAST} words, the prediction of the last "
-    "word; a removed word has the mean of the sentence's vectors.",
+    conditions=f"gpt (two layers, four heads) and self-attention (one layer, one head), width {WIDTH}, {STEPS} steps "
+    f"of Adam on the phrasebook's English; {TEXTS} held-out sentences of at least {LEAST} words, the prediction of the "
+    "last word; a removed word has the mean of the sentence's vectors.",
     control_words="The same weights in a random order have no correlation with the effect.",
     breaks="Where a word's own vector and the feed-forward decide, its attention weight says little.",
     expected=tuple(
