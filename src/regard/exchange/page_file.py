@@ -274,7 +274,6 @@ def _examples(run: AnyRun) -> list[str]:
 # -- checking --------------------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
 def check(run: AnyRun, out: Path, **options: str) -> Parity:
     """The page in headless Chromium beside Regard: log-probabilities of token rows, and greedy texts."""
     if options.get("embed") == "yes":
@@ -290,24 +289,25 @@ def check(run: AnyRun, out: Path, **options: str) -> Parity:
 
         for row, source in zip(token_rows(run, 3), sources):
             given = None if source is None else [*source, run.tokenizer.eos]
-            ours = _log_probabilities(run, [run.tokenizer.eos, *row[:-1]], given)
+            ours = log_probabilities(run, [run.tokenizer.eos, *row[:-1]], given)
             theirs = np.array(ask("logs", ids=[run.tokenizer.eos, *row[:-1]], source=given))
             seen = ours > -1e4  # of impossible words, log 0 is only a very low number
             largest = max(largest, float(np.abs(ours - theirs)[seen].max()))
         lines = texts(run)
         for line in lines:
-            same += _answer(run, line) == _page_answer(run, line, ask)
+            same += answer(run, line) == page_answer(run, line, ask)
         program = page.evaluate("navigator.userAgent.match(/\\w*Chrom\\w*\\/[\\d.]+/)[0].replace('/', ' ')")
     return Parity(run.recipe.system, "page", program, "log-probabilities", largest, f"{same} of {len(lines)} answers")
 
 
-def _log_probabilities(run: AnyRun, ids: list[int], source: list[int] | None) -> np.ndarray:
+@torch.no_grad()
+def log_probabilities(run: AnyRun, ids: list[int], source: list[int] | None) -> np.ndarray:
     state = run.model.begin(torch.tensor([source])) if source else None
     tokens = torch.tensor([ids[:1] if isinstance(run.model, Classifier) else ids])
     return run.model(tokens, state)[0][0].double().log_softmax(-1).numpy()
 
 
-def _answer(run: Any, line: str) -> str:
+def answer(run: Any, line: str) -> str:
     """A label, a greedy translation, or a line begun with its first words and continued greedily."""
     if isinstance(run.model, Classifier):
         return str(run.classify(line))
@@ -316,7 +316,7 @@ def _answer(run: Any, line: str) -> str:
     return str(run.generate(_beginning(line), max_tokens=24, temperature=0.0))
 
 
-def _page_answer(run: Any, line: str, ask: Any) -> str:
+def page_answer(run: Any, line: str, ask: Any) -> str:
     if isinstance(run.model, Classifier):
         return str(ask("label", text=line)["facts"]["top"][0][0]["token"])
     if isinstance(run, PairRun):
