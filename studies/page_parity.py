@@ -3,8 +3,8 @@
     python studies/page_parity.py runs/gpt runs/ngram runs/transformer --tokens 1000 --inputs 100
 
 For each run and format one line of JSON: the largest |Δ log P| over the vocabulary at every token, the change of the
-mean loss in nats, how many greedy texts or translations (and translations by a beam of 5) differ, and bytes and tokens or sentences
-per second. The tokens are those of the run's held-out text.
+mean loss in nats, how many greedy texts or translations (and translations by a beam of 5) differ, the inputs per second
+and the bytes. The tokens are those of the run's held-out text.
 """
 
 from __future__ import annotations

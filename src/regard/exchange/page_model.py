@@ -53,7 +53,7 @@ class PageGraph:
         for value in model.graph.initializers.values():
             self._constant(value, value.const_value)
         nodes = self._nodes(model.graph)
-        self.description = {
+        self.description: dict[str, Any] = {
             "inputs": {value.name: self._number(value) for value in model.graph.inputs},
             "outputs": {value.name: self._number(value) for value in model.graph.outputs},
             "constants": self.constants,
@@ -91,7 +91,7 @@ class PageGraph:
     def _loop(self, node: ir.Node) -> dict[str, Any]:
         body: Any = node.attributes["body"].value
         for name in ("scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions"):
-            if name in node.attributes and any(node.attributes[name].value):  # type: ignore[arg-type]
+            if name in node.attributes and any(node.attributes[name].value):
                 raise RegardError("--to page loops over the first axis alone, and this model has another loop.")
         for value in body.initializers.values():
             self._constant(value, value.const_value)

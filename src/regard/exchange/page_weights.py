@@ -42,7 +42,7 @@ class PageWeights:
 
     def _write(self, array: np.ndarray) -> int:
         if array.dtype.kind != "f" or array.size < FEW or self.form == "fp32" or not np.isfinite(array).all():
-            kind = {"f": np.float32, "i": np.int32, "u": array.dtype, "b": np.uint8}[array.dtype.kind]
+            kind: Any = {"f": np.float32, "i": np.int32, "u": array.dtype, "b": np.uint8}[array.dtype.kind]
             return self._keep(array.astype(kind), str(np.dtype(kind)))
         if self.form == "fp16":
             return self._keep(np.clip(array, -65504, 65504).astype(np.float16), "float16")

@@ -1,4 +1,4 @@
-// What happens inside a model on one text, as insight/tracing.py and trace_facts.py tell it: facts, and arrays by name.
+// What happens inside a model on one text, as insight/tracing.py and views/as_json.py tell it: facts, and arrays by name.
 import { largest, logSoftmax } from "./sampling.js";
 import { labelAfter, labels, leftward, legible } from "./words.js";
 
