@@ -19,7 +19,7 @@ OTHERS = {"docs/architecture.md", "docs/exercises.md"}  # written elsewhere; the
 
 PATTERNS = {  # what is found → what to write
     r"\b(stands?|lies|lie|lay) (in|on|at|below|above|beside|between|there)\b": "is, are",
-    r"\b(is|are|was|were) no (?!longer|larger|smaller|more|less|better|worse|different|need|way|reason)\w+": "is not a …",
+    r"\b(is|are|was|were) no (?!longer|larger|smaller|more|less|better|worse|different|need|way|reason)\w+": "is not …",
     r"\bwhat (there is|it leaves|is left|is kept|stands|it says|was said|is promised)\b": "name the thing",
     r"\b(go|goes|went|going) on\b": "continue",
     r"\b(anew|thereby|hereby|whereby|thereof)\b": "again, by this",
