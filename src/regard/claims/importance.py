@@ -100,7 +100,7 @@ def correlations(model: Model, line: list[int], order: np.random.Generator) -> t
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
     """The correlation of ranks."""
     ranks = np.stack([first, second]).argsort().argsort()
-    return float(np.corrcoef(ranks)[0, 1])
+    return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
 QUANTITIES = {
