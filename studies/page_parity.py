@@ -50,7 +50,8 @@ def row(run: Any, weights: str, tokens: int, inputs: int) -> dict[str, Any]:
         def ask(name: str, **given: Any) -> Any:
             return page.evaluate(f"regard.call({json.dumps(name)}, {json.dumps(given)})")
 
-        largest, losses, count = 0.0, [], 0
+        largest, count = 0.0, 0
+        losses: list[float] = []
         for ids, source in rows_of(run, tokens):
             ours, theirs = log_probabilities(run, ids, source), np.array(ask("logs", ids=ids, source=source))
             largest = max(largest, float(np.abs(ours - theirs)[ours > -1e4].max()))

@@ -18,8 +18,8 @@ PAGES = [
 OTHERS = {"docs/architecture.md", "docs/exercises.md"}  # written elsewhere; the lectures' pages as well
 
 PATTERNS = {  # what is found → what to write
-    r"\b(stands?|lies|lie|lay) (in|on|at|below|above|beside|between|there|for)\b": "is, are",
-    r"\b(is|are|was|were) no (?!longer|more|less|better|worse|different|need|way|reason)\w+": "is not a …",
+    r"\b(stands?|lies|lie|lay) (in|on|at|below|above|beside|between|there)\b": "is, are",
+    r"\b(is|are|was|were) no (?!longer|larger|smaller|more|less|better|worse|different|need|way|reason)\w+": "is not …",
     r"\bwhat (there is|it leaves|is left|is kept|stands|it says|was said|is promised)\b": "name the thing",
     r"\b(go|goes|went|going) on\b": "continue",
     r"\b(anew|thereby|hereby|whereby|thereof)\b": "again, by this",
@@ -41,7 +41,6 @@ PATTERNS = {  # what is found → what to write
     r"\b(colour|neighbour|behaviour|favour|licence|centre|catalogue|labelled|learnt|judgement)\w*": "American",
 }
 ALLOWED = (
-    "stand for",
     "There is no",
     "there is no",
     "there are no",

@@ -1,4 +1,4 @@
-"""The commands that the cheat sheet and the lectures' pages show, made quick enough for a test, and the files they use."""
+"""The commands of the cheat sheet and the lectures' pages, made quick enough for a test, and the files they use."""
 
 import re
 

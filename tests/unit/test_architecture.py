@@ -129,11 +129,6 @@ def test_only_one_door_leads_to_fast():
             assert not any(name.startswith("regard.fast") for name in imports(path)), path
 
 
-AMBIGUOUS = {  # class names that still mean two things; none may be added
-    "Answer", "Choice", "Question", "Worker",
-}  # fmt: skip
-
-
 def test_one_public_class_name_has_one_meaning():
     """`Settings` aside, which every system has."""
     classes = [
@@ -142,7 +137,7 @@ def test_one_public_class_name_has_one_meaning():
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
-    assert {name for name in classes if classes.count(name) > 1} - {"Settings"} <= AMBIGUOUS
+    assert {name for name in classes if classes.count(name) > 1} <= {"Settings"}
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,8 @@ def correlations(model: Model, line: list[int], order: np.random.Generator) -> t
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
     """The correlation of ranks."""
-    ranks = [values.argsort().argsort().astype(float) for values in (first, second)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    ranks = np.stack([first, second]).argsort().argsort()
+    return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
 QUANTITIES = {

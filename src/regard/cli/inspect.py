@@ -94,12 +94,14 @@ def inspect(
     lens
         show what each layer would predict: its best word, the rank of the true one, and the distance to the prediction
     ablate
-        show how much log P changes without each part: heads, attention, feedforward, layers, gates, words or orders; beside
-        random components of the same size; several lines give an interval
+        show how much log P changes without each part: heads, attention, feedforward, layers, gates, words or orders;
+        beside it, the change without random components of the same size; several lines give an interval
     removed
-        with --ablate: a removed value becomes zero, mean (over the lines) or resampled (from another line) [default: zero]
+        with --ablate: replace the value by zero, mean (over the lines) or resampled (from another line)
+        [default: zero]
     patch
-        compare with another text of equal length: which part, at which word, carries the difference between the two predictions
+        compare with another text of equal length: show which part, at which word, carries the difference between
+        the two predictions
     patch_parts
         with --patch: layers or heads [default: layers]
     why

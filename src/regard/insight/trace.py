@@ -25,7 +25,7 @@ from regard.base.settings import did_you_mean
 
 
 @dataclass(frozen=True)
-class Choice:
+class Candidate:
     """A possible next word."""
 
     token: str
@@ -115,7 +115,7 @@ class Trace:
     probability: np.ndarray
     rank: np.ndarray
     entropy: np.ndarray
-    top: tuple[tuple[Choice, ...], ...]
+    top: tuple[tuple[Candidate, ...], ...]
     source: tuple[str, ...] = ()
     attention: Mapping[str, np.ndarray] = field(default_factory=dict)
     hidden: Mapping[str, np.ndarray] = field(default_factory=dict)

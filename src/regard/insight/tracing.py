@@ -24,7 +24,7 @@ from regard.evaluation.alignment_error import spans_in
 from regard.insight.gradients import entering, predicting, state_gradients, tables_of, through_time, token_losses
 from regard.insight.parts import array, look_inside, look_inside_encoder
 from regard.insight.search import search_tree
-from regard.insight.trace import Branch, Choice, Trace
+from regard.insight.trace import Branch, Candidate, Trace
 from regard.layers.attention import GroupedQueryAttention
 from regard.layers.state import State
 from regard.systems.classifier import Classifier
@@ -282,7 +282,7 @@ def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Token
         found["entropy"] += (-torch.where(chances > 0, chances * logs, 0.0).sum(-1)).tolist()
         best = largest(rows, min(top, rows.size(-1)))
         for tokens, shares in zip(best.tolist(), chances.gather(-1, best).tolist()):
-            found["top"].append(tuple(Choice(tokenizer.token(token), share) for token, share in zip(tokens, shares)))
+            found["top"].append(tuple(Candidate(tokenizer.token(token), share) for token, share in zip(tokens, shares)))
         asked = target.clamp(min=0)[:, None]
         score, known = rows.gather(-1, asked), target >= 0
         ahead = (rows > score) | ((rows == score) & (places < asked))  # ties by index

@@ -16,7 +16,7 @@ import torch
 from rich.cells import cell_len
 
 from regard.base.errors import RegardError
-from regard.insight.trace import Choice
+from regard.insight.trace import Candidate
 from regard.insight.tracing import trace_language, trace_translation
 from regard.insight.views import figures
 from regard.insight.views.as_json import facts
@@ -175,7 +175,7 @@ def test_words_that_look_like_code_stay_words(system):
         trace,
         tokens=(HOSTILE, *trace.tokens[1:]), targets=(HOSTILE, *trace.targets[1:]), source=trace.source and
         (HOSTILE, *trace.source[1:]), text=HOSTILE, translation=HOSTILE, run=HOSTILE, notes=(HOSTILE,), label=HOSTILE,
-        system=HOSTILE, top=((Choice(HOSTILE, 0.5), *trace.top[0][1:]), *trace.top[1:]),
+        system=HOSTILE, top=((Candidate(HOSTILE, 0.5), *trace.top[0][1:]), *trace.top[1:]),
         attention={name.replace("self/0", HOSTILE): weights for name, weights in trace.attention.items()},
         gates={name.replace("layer", HOSTILE): values for name, values in trace.gates.items()},
         beam=tuple(replace(branch, token=HOSTILE, text=HOSTILE) for branch in trace.beam),
@@ -244,7 +244,7 @@ def test_spaces_can_be_seen_and_the_bytes_of_a_character_are_shown_as_the_charac
 def test_the_first_byte_of_a_character_that_came_is_named_as_in_the_text():
     trace = trace_of("lstm")
     read, came = (("<eos>", "<0xC3>", "<0xA9>", *trace.tokens[3:]), ("<0xC3>", "<0xA9>", *trace.targets[2:]))
-    top = ((Choice("<0xC3>", 0.5), Choice("<0xC4>", 0.1)), *trace.top[1:])
+    top = ((Candidate("<0xC3>", 0.5), Candidate("<0xC4>", 0.1)), *trace.top[1:])
     found = facts(replace(trace, tokens=read, targets=came, top=top))
     assert found["words"]["written"][0] == "é 1/2"
     assert [one["word"] for one in found["top"][0]] == ["é 1/2", "<0xC4>"]  # what the other begins is not known
@@ -286,7 +286,7 @@ def test_gates_share_the_scale_from_0_to_1_and_what_is_no_gate_has_its_own():
 def test_a_pipe_gets_everything_whole_and_a_terminal_what_fits(monkeypatch):
     trace = trace_of("transformer")
     long = tuple("w" * 40 for _ in trace.tokens)
-    trace = replace(trace, tokens=long, top=tuple((Choice("v" * 60, 0.5),) * 5 for _ in long))
+    trace = replace(trace, tokens=long, top=tuple((Candidate("v" * 60, 0.5),) * 5 for _ in long))
     monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
     piped = show(trace)
     assert "…" not in piped.partition("not finished when the search ended")[0].replace("…: ", "")  # its legend

@@ -51,7 +51,7 @@ from regard.web.lab.requests import QUESTIONS
 from regard.web.lab.runs_folder import RunsFolder
 from regard.web.lab.samples import Samples
 from regard.web.lab.trash import Trash
-from regard.web.lab.worker import Answer, Busy, Overtaken, Worker
+from regard.web.lab.worker import Busy, LabWorker, Overtaken, WorkerAnswer
 
 VIEWS = (
     "runs",
@@ -79,7 +79,7 @@ class Lab:
 
     folder: RunsFolder
     jobs: Jobs
-    workers: dict[str, Worker]
+    workers: dict[str, LabWorker]
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end when it is set
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Lab:
 
     async def ask(
         self, work: str, body: dict[str, Any], *, seconds: float = 60, only: str = "", lane: str = "models"
-    ) -> Answer:
+    ) -> WorkerAnswer:
         """Model work, in the worker process; see `worker.py`."""
         return await self.workers[lane].ask(work, body, seconds=seconds, only=only)
 
@@ -151,7 +151,7 @@ async def question(
 
 def reply(value: Any, status: int = 200) -> Response:
     """JSON; numbers that it cannot hold become null. An answer of the worker is passed on as it came."""
-    if isinstance(value, Answer):
+    if isinstance(value, WorkerAnswer):
         kind = "application/json" if value.kind == "json" else "application/octet-stream"
         return Response(value.content, status, media_type=kind)
     told = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"))
@@ -166,7 +166,7 @@ def application(root: Path) -> Starlette:
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         await in_thread(uploads.forget_old, folder)
-        app.state.lab = lab = Lab(folder, Jobs(folder), {lane: Worker(folder.root) for lane in LANES})
+        app.state.lab = lab = Lab(folder, Jobs(folder), {lane: LabWorker(folder.root) for lane in LANES})
         first = asyncio.create_task(lab.look())  # so that the runs are known when the page asks
         watching = asyncio.create_task(lab.samples.watch())
         yield

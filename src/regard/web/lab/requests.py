@@ -52,12 +52,12 @@ def job_id(default: Any = "") -> Any:
 
 
 @dataclass(frozen=True)
-class Question(Fields):
+class LabQuestion(Fields):
     only: str = text("", most=MOST_NAME, file=True, doc="of questions with the same word only the newest is answered")
 
 
 @dataclass(frozen=True)
-class AboutRun(Question):
+class AboutRun(LabQuestion):
     run: str = path_name()
     weights: str = text(
         "best", pattern="best|last|[0-9]{1,18}", expected="best, last, or a step whose weights were kept", doc="which"
@@ -96,7 +96,7 @@ class BeginRequest(TraceRequest):
 
 
 @dataclass(frozen=True)
-class PageRequest(Question):
+class PageRequest(LabQuestion):
     traces: tuple[TraceRequest, ...] = list_of(
         ObjectField(of=TraceRequest), least=1, most=MOST_TRACES, doc="the readings on the page"
     )
@@ -129,7 +129,7 @@ class ExampleRequest(AboutRun):
 
 
 @dataclass(frozen=True)
-class Differences(Question):
+class Differences(LabQuestion):
     jobs: tuple[str, ...] = list_of(TextField(pattern="[0-9a-f-]{1,40}", expected="the id of a job"), least=1, most=2)
 
 
@@ -150,7 +150,7 @@ class OneClaim(Fields):
 
 
 @dataclass(frozen=True)
-class AboutCorpus(Question):
+class AboutCorpus(LabQuestion):
     corpus: str = text("", most=500, file=True, doc="a name, or a file that was dropped into the page")
 
 
@@ -162,7 +162,7 @@ class Tokens(AboutCorpus):
 
 
 @dataclass(frozen=True)
-class RunForm(Question):
+class RunForm(LabQuestion):
     """A new run; settings that were left as they are do not come."""
 
     system: str = text("", doc="the name of a system")
@@ -174,7 +174,7 @@ class RunForm(Question):
 
 
 @dataclass(frozen=True)
-class ComparisonForm(Question):
+class ComparisonForm(LabQuestion):
     systems: tuple[str, ...] = list_of(TextField(), most=100, doc="names of systems")
     data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
     match: str = text("", doc="what is equal: tokens, seconds or parameters")

@@ -18,12 +18,12 @@ from regard.base.errors import RegardError
 from regard.base.writing import append_line
 from regard.runs.store.facts import WEIGHTS, read_note
 from regard.web.lab.runs_folder import RunsFolder
-from regard.web.lab.worker import Answer
+from regard.web.lab.worker import WorkerAnswer
 
 EVERY = 2.0  # seconds between two looks
 MOST = 200  # samples of a run that are shown
 
-Ask = Callable[..., Awaitable[Answer]]
+Ask = Callable[..., Awaitable[WorkerAnswer]]
 
 
 def _file(run: str) -> str:

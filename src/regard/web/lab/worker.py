@@ -33,7 +33,7 @@ class Overtaken(RegardError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkerAnswer:
     kind: str  # json or binary
     content: bytes
 
@@ -42,7 +42,7 @@ class Answer:
         return json.loads(self.content)
 
 
-class Worker:
+class LabWorker:
     def __init__(self, root: Path, threads: int | None = None):
         self.root = root
         self.threads = threads or max(1, (os.cpu_count() or 2) // 2)
@@ -52,7 +52,7 @@ class Worker:
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
 
-    async def ask(self, work: str, body: dict[str, Any], *, seconds: float = 60, only: str = "") -> Answer:
+    async def ask(self, work: str, body: dict[str, Any], *, seconds: float = 60, only: str = "") -> WorkerAnswer:
         """The answer of WORK in `work_VIEW.py`; RegardError where it was refused, failed, or took too long."""
         if self.waiting >= WAITING:
             raise Busy("The lab has too much to do at once: wait a moment and try again.")
@@ -71,7 +71,7 @@ class Worker:
             if only and self._newest.get(only) == mine:
                 del self._newest[only]
 
-    async def _answered(self, work: str, body: dict[str, Any], seconds: float) -> Answer:
+    async def _answered(self, work: str, body: dict[str, Any], seconds: float) -> WorkerAnswer:
         fresh = self._process is None or self._process.returncode is not None
         try:
             async with asyncio.timeout(seconds + START * fresh):
@@ -97,7 +97,7 @@ class Worker:
             raise
         if head["kind"] in ("refused", "failed"):
             raise RegardError(content.decode())
-        return Answer(head["kind"], content)
+        return WorkerAnswer(head["kind"], content)
 
     async def _start(self) -> asyncio.subprocess.Process:
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}

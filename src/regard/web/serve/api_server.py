@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from regard.report.colours import lab_variables
 from regard.web.guard import guarded
-from regard.web.serve.completions_api import Answer, Completions
+from regard.web.serve.completions_api import CompletionAnswer, Completions
 from regard.web.serve.json_fields import BadRequest, read_object
 from regard.web.serve.openapi import document, page
 from regard.web.serve.scheduler import Failed
@@ -167,7 +167,7 @@ class Application:
         first = await unless_left(request, anext(events))  # what cannot begin has its own status
         return EventStream(first, events)
 
-    def _count(self, answer: Answer, began: float) -> None:
+    def _count(self, answer: CompletionAnswer, began: float) -> None:
         model, usage = answer.served.name, answer.usage()
         self.metrics.tokens.labels(model, "prompt").inc(usage["prompt_tokens"])
         self.metrics.tokens.labels(model, "completion").inc(usage["completion_tokens"])

@@ -40,7 +40,7 @@ UNSUPPORTED = {
 
 
 @dataclass(frozen=True)
-class Question:
+class CompletionRequest:
     """A request, read and checked."""
 
     prompts: list[Any]  # each a text, or a list of tokens
@@ -56,7 +56,7 @@ class Question:
     usage: bool  # at the end of a stream
 
 
-def read_question(given: Mapping[str, Any], vocabulary: int) -> Question:
+def read_question(given: Mapping[str, Any], vocabulary: int) -> CompletionRequest:
     refuse_unknown(given, FIELDS, NEUTRAL, UNSUPPORTED)
     if given.get("suffix"):
         raise BadRequest("suffix asks for text between two texts, and these models only continue one.", "suffix")
@@ -84,7 +84,7 @@ def read_question(given: Mapping[str, Any], vocabulary: int) -> Question:
     if best_of * len(prompts) > CHOICES:
         raise BadRequest(f"This asks for {best_of * len(prompts)} texts; at most {CHOICES} at once.", "n")
     temperature, top_p = number(given, "temperature", 1.0, 0, 2), number(given, "top_p", 1.0, 0, 1)
-    return Question(
+    return CompletionRequest(
         prompts=prompts,
         n=n,
         best_of=best_of,
@@ -127,7 +127,7 @@ def read_stops(given: Any) -> list[str]:
 
 
 @dataclass
-class Choice:
+class CompletionChoice:
     """One text of the answer, as far as it is written."""
 
     index: int
@@ -198,11 +198,11 @@ class Completions:
         assert isinstance(served.worker, LanguageWorker)
         return served, served.worker
 
-    async def begin(self, given: Mapping[str, Any]) -> Answer:
+    async def begin(self, given: Mapping[str, Any]) -> CompletionAnswer:
         """The answer to a request, before anything of it is written."""
         served, worker = self.find(string(given, "model"))
         question = read_question(given, worker.run.tokenizer.vocabulary)
-        choices: list[Choice] = []
+        choices: list[CompletionChoice] = []
         events: asyncio.Queue[Any] = asyncio.Queue()
         for prompt in question.prompts:
             opening, text, read, bounded = await self._opening(served, worker, prompt)
@@ -223,8 +223,8 @@ class Completions:
                     events=events,
                 )
                 grown = GrowingText(worker.run.tokenizer, opening.tokens[1:], without_space=bool(opening.unfit))
-                choices.append(Choice(len(choices), job, text, read, bounded, grown, Until(question.stops)))
-        return Answer(self.models, served, worker, question, choices)
+                choices.append(CompletionChoice(len(choices), job, text, read, bounded, grown, Until(question.stops)))
+        return CompletionAnswer(self.models, served, worker, question, choices)
 
     async def _opening(
         self, served: Served, worker: LanguageWorker, prompt: Any
@@ -242,7 +242,7 @@ class Completions:
         return Prompt([eos, *text]), worker.run.tokenizer.decode(text), prompt, bounded
 
 
-class Answer:
+class CompletionAnswer:
     """A completion while it is made: whole, or as the pieces of a stream."""
 
     def __init__(
@@ -250,8 +250,8 @@ class Answer:
         models: ServedModels,
         served: Served,
         worker: LanguageWorker,
-        question: Question,
-        choices: list[Choice],
+        question: CompletionRequest,
+        choices: list[CompletionChoice],
     ) -> None:
         self.models, self.served, self.worker, self.question, self.choices = models, served, worker, question, choices
         self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
@@ -287,7 +287,7 @@ class Answer:
             yield _event({**self._frame([]), "usage": self.usage()})
         yield "data: [DONE]\n\n"
 
-    async def _pieces(self) -> AsyncGenerator[list[tuple[Choice, str]], None]:
+    async def _pieces(self) -> AsyncGenerator[list[tuple[CompletionChoice, str]], None]:
         """The next pieces of each choice, then its log-probabilities. A slow client gets several tokens per event."""
         going = {choice.job: choice for choice in self.choices}
         with self.served.submitted(self.models.scheduler, self.worker, list(going)) as leave:
@@ -330,7 +330,7 @@ class Answer:
 
     def _logprobs(
         self,
-        choice: Choice,
+        choice: CompletionChoice,
         found: Sequence[float | None],
         alternatives: Sequence[Sequence[tuple[int, float]] | None],
     ) -> dict[str, Any]:
@@ -362,9 +362,9 @@ class Answer:
             "text_offset": [place - before for place in places[kept]],
         }
 
-    def _groups(self) -> list[list[Choice]]:
+    def _groups(self) -> list[list[CompletionChoice]]:
         """Of each prompt's texts the n that are most probable, per token."""
-        found: list[list[Choice]] = []
+        found: list[list[CompletionChoice]] = []
         every = self.question.best_of
         for start in range(0, len(self.choices), every):
             group = sorted(self.choices[start : start + every], key=lambda choice: -choice.score)[: self.question.n]
@@ -373,7 +373,7 @@ class Answer:
             found.append(group)
         return found
 
-    def _piece_event(self, choice: Choice, piece: str) -> str:
+    def _piece_event(self, choice: CompletionChoice, piece: str) -> str:
         """The event of a piece without log-probabilities: what `_event` would write of it, and cheaper."""
         finish = "null" if choice.finish is None else f'"{choice.finish}"'
         said = f'{{"index": {choice.index}, "text": {_json(piece)}, "logprobs": null, "finish_reason": {finish}}}'

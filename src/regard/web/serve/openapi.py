@@ -78,7 +78,7 @@ def _paths() -> dict[str, Any]:
         "/v1/completions": {
             "post": _operation(
                 "complete", "Continue prompts, or score them", completion, "Error", "404", *sent,
-                requestBody=_body("Question"),
+                requestBody=_body("CompletionRequest"),
             )
         },
         "/translate": {
@@ -146,7 +146,7 @@ def _schemas(models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
     many = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
     return {
-        "Question": _object(question, "model", closed=True),
+        "CompletionRequest": _object(question, "model", closed=True),
         "Completion": _object(
             {
                 "id": TEXT, "object": {"const": "text_completion"}, "created": {"type": "integer"}, "model": TEXT,

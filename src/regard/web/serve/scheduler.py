@@ -54,7 +54,7 @@ class Failed(Exception):
     """The model could not do it, through no fault of the request; the sentence says why."""
 
 
-class Worker(Protocol):
+class ModelWorker(Protocol):
     """A model and its jobs; everything happens in the scheduler's thread."""
 
     @property
@@ -77,7 +77,7 @@ class Worker(Protocol):
 class Scheduler:
     def __init__(self) -> None:
         self.inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
-        self.workers: list[Worker] = []
+        self.workers: list[ModelWorker] = []
         self.outbox: deque[tuple[Job, Any]] = deque()
         self.calling = False  # the event loop was told that there is something in the outbox
         self.stopping = False
@@ -95,7 +95,7 @@ class Scheduler:
         self.inbox.put(self._stop)
         await asyncio.to_thread(self.thread.join)
 
-    def submit(self, worker: Worker, job: Job) -> None:
+    def submit(self, worker: ModelWorker, job: Job) -> None:
         def take() -> None:
             if worker not in self.workers:  # its run was replaced since the job was prepared
                 self.workers.append(worker)
@@ -103,7 +103,7 @@ class Scheduler:
 
         self.inbox.put(take)
 
-    def cancel(self, worker: Worker, job: Job) -> None:
+    def cancel(self, worker: ModelWorker, job: Job) -> None:
         job.left = True
         if not job.over:
             self.inbox.put(lambda: worker.cancel(job))

@@ -26,7 +26,7 @@ from regard.runs.load import AnyRun, load
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of
 from regard.runs.tasks.translation.run import TranslationRun
-from regard.web.serve.scheduler import Job, Scheduler, Worker
+from regard.web.serve.scheduler import Job, ModelWorker, Scheduler
 from regard.web.serve.workers import WORKERS, LanguageWorker, TranslationWorker
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,9 @@ class Served:
         return 1 - unknown / max(len(tokens), 1)
 
     @contextmanager
-    def submitted(self, scheduler: Scheduler, worker: Worker, jobs: Sequence[Job]) -> Iterator[Callable[[Job], None]]:
+    def submitted(
+        self, scheduler: Scheduler, worker: ModelWorker, jobs: Sequence[Job]
+    ) -> Iterator[Callable[[Job], None]]:
         """Inside, the jobs have their places, until they `leave`; then what has not ended is cancelled."""
         if self.inside + len(jobs) > self.places:
             raise Full

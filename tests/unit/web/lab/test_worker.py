@@ -10,7 +10,7 @@ import pytest
 from regard.base.errors import RegardError
 from regard.report.packed_arrays import in_bytes, pack
 from regard.web.lab.downsampling import in_buckets
-from regard.web.lab.worker import WAITING, Busy, Overtaken, Worker
+from regard.web.lab.worker import WAITING, Busy, LabWorker, Overtaken
 
 ECHO = """
 import json, sys, time
@@ -28,7 +28,7 @@ for line in sys.stdin.buffer:
 """
 
 
-class Echo(Worker):
+class Echo(LabWorker):
     """A worker whose process answers with the question: the protocol without torch."""
 
     async def _start(self):

@@ -105,5 +105,5 @@ def test_the_api_page_names_every_path_and_field(address, document):
     text = httpx.get(f"{address}docs").text
     for path in document["paths"]:
         assert path in text
-    for field in document["components"]["schemas"]["Question"]["properties"]:
+    for field in document["components"]["schemas"]["CompletionRequest"]["properties"]:
         assert f"<code>{field}</code>" in text
