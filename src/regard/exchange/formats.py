@@ -5,6 +5,7 @@ A format is one entry of FORMATS and one module, imported only when it is needed
     write(run, out, **options)          `out` does not exist yet: a file or folder of another name, which becomes OUT
     check(run, out, **options)          optional: what the format's own program makes of it, as a `Parity`
     write_beside(run, out)              optional: other files that belong to OUT; returns what to print about them
+    read(file, run, tokenizer)          optional: a new run from such a file (`regard import`)
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Format:
     module: str  # in this package
     what: str  # one line
     systems: tuple[str, ...] = ()  # that it takes; empty: every one
-    networks: bool = False  # of every system but those that count
+    networks: bool = False  # neural systems only, not ngram
     folder: bool = False  # the output: a folder, or one file
     options: Mapping[str, str] | None = None  # of `write`, each with a line of documentation
     opened: bool = True  # whether `write` takes the run that `load` opens; else its folder

@@ -10,6 +10,8 @@ weights       α = exp(s) / Σ exp(s)                  α = K(u) / Σ K(u),   u 
 The sums go over the keys that a query may see. Dot products: Luong et al. 2015, scaled: Vaswani et al. 2017; additive:
 Bahdanau et al. 2015; kernels with bandwidth h: Nadaraya 1964, Watson 1964. Bilinear and additive scores take queries
 and keys of different width. A kernel that ends at u = 1 may find no key near: 0/0, and the weights are then uniform.
+
+A new score is a class and an entry of FAMILY here, and its equation in `insight/arithmetic/attention.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The data of a training: a corpus as tokens, as batches, and as something to validate on.
 
-Each task reads and cuts its own kind (`runs/tasks/*/data.py`); from there on training is the same. The settings are
-decided before, in `runs/resolve.py`.
+Each task reads and tokenizes its own kind (`runs/tasks/*/data.py`); from there on training is the same. Settings that
+depend on the corpus are decided in `runs/resolve.py`, never here.
 """
 
 from __future__ import annotations

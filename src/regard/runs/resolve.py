@@ -1,4 +1,7 @@
-"""Settings that nobody chose, decided in one place: from the corpus, the device and the budget. Explicit settings win.
+"""Settings that depend on the corpus, the device and the budget. Explicit settings win.
+
+The other defaults, such as the learning rate of a system and size, are in `recipes/sizes/NAME.toml`, which `compose` in
+`recipe.py` reads; this module adapts them.
 
 A system's default number of steps suits millions of tokens. A few hundred sentences would be read a thousand times and
 memorized within minutes. So by default a corpus is read at most `MAX_EPOCHS` times, in batches small enough for

@@ -2,7 +2,8 @@
 
 - **A view is** `routes_NAME.py` (a list ROUTES of Starlette routes under /api/NAME), `work_NAME.py` if it needs a model
   (WORK: functions that run in the worker process), and `static/views/NAME.js` (what is seen; see `static/shell.js`).
-  List the first in VIEWS here, the second in VIEWS of `worker_process.py`, the third in VIEWS of `shell.js`.
+  List the first in VIEWS here, the second in VIEWS of `worker_process.py`, the third in VIEWS of `shell.js`, and the
+  questions that its page may ask the worker in QUESTIONS of `requests.py`.
 - **This process never imports torch** and never computes: it reads small files (`lab.folder`, see `runs_folder.py`),
   asks the worker process (`await lab.ask("sentence.trace", body)`), or starts a job (`lab.jobs`, a `regard …` command).
   Reading files blocks, so do it in a thread: `await in_thread(lab.folder.runs)`.
