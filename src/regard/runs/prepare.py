@@ -1,4 +1,4 @@
-"""Recipe → corpus → tokenizer → resolved settings → data → model: all that training needs, before anything is written."""
+"""Recipe → corpus → tokenizer → resolved settings → data → model: everything that training needs in memory."""
 
 from __future__ import annotations
 
