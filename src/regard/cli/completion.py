@@ -14,13 +14,15 @@ from regard.base.errors import RegardError
 
 
 def complete_run(context: Any) -> Iterator[str]:
-    """Runs below the folder that is being typed, or below this one."""
+    """Runs below the folder that is being typed, or below this one; then the models that come with Regard."""
+    from regard.runs.store.gallery import gallery_names
     from regard.runs.store.list import find_runs
 
     typed = context.incomplete
     where = Path(os.path.dirname(typed) or ".")
     if where.is_dir():
         yield from (_as_typed(path, typed) for path in find_runs(where, depth=2))
+    yield from gallery_names()
 
 
 def complete_data(context: Any) -> Iterator[str]:

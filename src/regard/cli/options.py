@@ -34,8 +34,18 @@ def with_default(value: Any) -> str | None:
 
 DATA_OPTIONS = ("data.columns", "data.source", "data.target", "data.encoding")  # what is meant by --columns, …
 Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
-RunFolder = Annotated[Path, Parameter(completer=complete_run, group=ARGUMENTS, help="folder of the run")]
-RunFolders = Annotated[Path, Parameter(completer=complete_run, group=ARGUMENTS, help="folders of the runs")]
+
+
+def to_run(type_: Any, tokens: Sequence[Any]) -> Path:
+    """A run's folder as it was typed, or a model that comes with Regard."""
+    from regard.runs.store.gallery import find_run
+
+    return find_run(Path(tokens[0].value))
+
+
+_RUN: dict[str, Any] = {"converter": to_run, "completer": complete_run, "group": ARGUMENTS}
+RunFolder = Annotated[Path, Parameter(help="folder of the run", **_RUN)]
+RunFolders = Annotated[Path, Parameter(help="folders of the runs", **_RUN)]
 OutputFolder = Annotated[Path | None, Parameter(metavar="DIR", group=OUTPUT)]
 
 Corpus = Annotated[str, Parameter(metavar="FILE|NAME", completer=complete_data)]

@@ -22,8 +22,12 @@ runs_app = app_of_commands("runs", "regard runs [FOLDER] [OPTIONS]\n       regar
 def runs_list(folder: Annotated[Path, Parameter(group=ARGUMENTS)] = Path("runs"), *, json: Json = False) -> None:
     """List the runs in a folder and below it; compare, rename or remove runs.
 
+    `regard runs gallery` lists the trained models that come with Regard; every command that takes a run also takes
+    their names, such as gallery/gpt.
+
         regard runs
         regard runs experiments --json
+        regard runs gallery
         regard runs compare runs/mine runs/other
 
     Parameters
@@ -31,19 +35,30 @@ def runs_list(folder: Annotated[Path, Parameter(group=ARGUMENTS)] = Path("runs")
     folder
         folder to search
     """
-    from regard.report.table import print_json, print_table
+    from regard.report.progress import say
+    from regard.report.table import print_json
+    from regard.runs.store.gallery import GALLERY, find_run, gallery_names, shown_name
     from regard.runs.store.list import list_runs
 
     near = did_you_mean(str(folder), ["compare", "rename", "remove"])
     if not folder.exists() and near.startswith(": did"):
         raise RegardError(f"There is no folder {folder}{near}")
-    rows = list_runs(folder)
+    folder = find_run(folder)
+    rows = [row | {"run": shown_name(Path(row["run"]))} for row in list_runs(folder)]
     if json:
         print_json(rows)
         return
     if not rows:
         print(f"There are no runs in {folder}; create one with `regard train`.", file=sys.stderr)
-        return
+    else:
+        _print_runs(rows)
+    if folder != GALLERY:
+        say(f"Models that come with Regard (`regard runs gallery`): {', '.join(gallery_names())}")
+
+
+def _print_runs(rows: list[dict[str, Any]]) -> None:
+    from regard.report.table import print_table
+
     headings = {"run": "run", "system": "system"}
     if any(row["from"] for row in rows):
         headings["from"] = "from"

@@ -12,6 +12,7 @@ from regard.base.numbers import with_article
 from regard.runs.recipe import Recipe, Start, compose, read_in, read_recipe
 from regard.runs.resolve import BY_FILE, is_small_file
 from regard.runs.store.folder import is_counted, open_recipe
+from regard.runs.store.gallery import find_run
 from regard.systems.catalogue import find
 from regard.systems.own.code import is_own, locate, require_trusted, trust_code
 
@@ -50,6 +51,7 @@ def compose_recipe(
                     "it is now."
                 )
     if start is not None:
+        start = find_run(Path(start))
         before = open_recipe(Path(start))
         check_start(before, Path(start), system, size, settings or {})
         system, size = before.system, before.size

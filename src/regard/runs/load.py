@@ -20,6 +20,7 @@ from regard.runs.store.folder import (
     recorded_unseen,
     set_weights,
 )
+from regard.runs.store.gallery import find_run
 from regard.runs.tasks.classification.run import ClassificationRun
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of
@@ -54,7 +55,7 @@ def load(
         run = regard.load("runs/enfr", regard.TranslationRun)
 
     Args:
-        folder: The folder of the run.
+        folder: The folder of the run, or the name of a model that comes with Regard, such as "gallery/gpt".
         kind: LanguageRun, TranslationRun or ClassificationRun: refuse a run of another kind. Type checkers then know
             the type of the result.
         weights: "best" (on validation), "last", or a step whose weights were kept, such as "200".
@@ -67,7 +68,7 @@ def load(
     Raises:
         RegardError: If the folder is not a run, is damaged, or is a run of another kind.
     """
-    run = _open(Path(folder), weights, average, device)
+    run = _open(find_run(Path(folder)), weights, average, device)
     if kind is not None and not isinstance(run, kind):
         own = type(run).__name__
         raise RegardError(f"{folder} is {with_article(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")

@@ -20,6 +20,7 @@ from regard.runs.prepare import Prepared, data_of
 from regard.runs.recipe import Recipe, compose, written_in
 from regard.runs.resolve import resolve_device
 from regard.runs.store.folder import MAY_CHANGE, build_model, is_counted, open_recipe, stays
+from regard.runs.store.gallery import check_own, find_run
 from regard.runs.store.lock import claimed, tidy
 from regard.runs.tasks.task import task_of
 from regard.runs.tracking import check_tracker
@@ -56,7 +57,8 @@ def resume(
         Stopped: If Ctrl-C or SIGTERM ended the training; its checkpoint is in the run's folder.
     """
     began = time.perf_counter() if began is None else began
-    folder = Path(folder)
+    folder = find_run(Path(folder))
+    check_own(folder)
     recipe = _changed(open_recipe(folder), settings or {})
     if is_counted(recipe):
         raise RegardError(f"{folder} is complete: {recipe.system} is counted in one pass.")

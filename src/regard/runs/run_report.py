@@ -37,6 +37,7 @@ from regard.runs.load import AnyRun
 from regard.runs.recipe import written_in
 from regard.runs.store.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
 from regard.runs.store.folder import is_counted
+from regard.runs.store.gallery import is_shipped
 from regard.runs.store.history import Entry, is_number, read_metrics
 from regard.runs.tasks.task import task_of
 
@@ -50,6 +51,8 @@ def write_report(
 ) -> list[dict[str, str]]:
     """`examples`: held-out sources with their references, of which the first few are shown with the run's answer.
     Returns these, or the texts that it wrote."""
+    if is_shipped(run.folder):
+        return []
     path = run.folder / NAME
     shown: list[dict[str, str]] = []
     try:

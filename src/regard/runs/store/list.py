@@ -48,7 +48,10 @@ def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
 def list_runs(folder: Path) -> list[dict[str, Any]]:
     """What is known of each run at or below a folder, the newest last."""
     if not folder.is_dir():
-        raise RegardError(f"There is no folder {folder}; `regard train` makes runs in the folder runs.")
+        raise RegardError(
+            f"There is no folder {folder}; `regard train` makes runs in the folder runs, and `regard runs gallery` lists "
+            "the models that come with Regard."
+        )
     return sorted(map(describe, find_runs(folder)), key=lambda row: (row["created"] or "", row["run"]))
 
 

@@ -15,6 +15,7 @@ from regard.base.locks import try_lock
 from regard.base.reading import MAX_JSON_BYTES, read_whole
 from regard.base.writing import is_partial
 from regard.runs.store.facts import ANCESTORS, BEGINNING, BEGUN, CHECKPOINT, WEIGHTS, is_report, read_facts
+from regard.runs.store.gallery import check_own
 from regard.runs.store.list import is_run
 
 OWN_FILES = {
@@ -31,7 +32,8 @@ OWN_FOLDERS = {  # and what the names of their files are like
 
 
 def check_run(folder: Path) -> None:
-    """Refuse what is not itself the folder of a run."""
+    """Refuse what is not itself the folder of a run of one's own."""
+    check_own(folder)
     if folder.is_symlink():
         raise RegardError(f"{folder} is a link: name the folder {os.path.realpath(folder)} itself.")
     if not folder.is_dir():

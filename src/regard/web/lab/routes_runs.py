@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.base.errors import RegardError
+from regard.runs.store.gallery import check_own
 from regard.runs.store.list import is_running
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import available
@@ -34,6 +35,7 @@ async def runs(request: Request) -> Response:
     return reply(
         {
             "runs": await in_thread(lab.folder.runs),
+            "gallery": await in_thread(lab.folder.gallery),
             "comparisons": await in_thread(lab.folder.comparisons),
             "jobs": await in_thread(lab.jobs.list),
         }
@@ -229,6 +231,7 @@ async def go_on(request: Request) -> Response:
     """A stopped training goes on exactly where it stopped."""
     lab, name = lab_of(request), (await asked(request, OneRun)).run
     path = lab.folder.run(name)
+    check_own(path)
     if is_running(path):
         raise RegardError(f"{name} is training already.")
     return reply(

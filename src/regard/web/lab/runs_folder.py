@@ -19,6 +19,7 @@ from typing import Any
 from regard.base.errors import RegardError
 from regard.base.reading import parse_object
 from regard.runs.store.facts import CHECKPOINT, parent_of
+from regard.runs.store.gallery import GALLERY, gallery_names, shown_name
 from regard.runs.store.history import is_number
 from regard.runs.store.list import is_running, mapping, perplexity, summarize
 from regard.systems.catalogue import SYSTEMS
@@ -45,6 +46,9 @@ class RunsFolder(GuardedFolder):
         return path
 
     def run(self, name: str) -> Path:
+        """A run in this folder; otherwise a model that comes with Regard, of which only the known names are found."""
+        if name in self._shipped():
+            return GALLERY.parent / name
         path = self.made(name)
         if not is_plain_file(path / "run.json"):
             raise RegardError(f"There is no run {name[:200]!r} in this folder.")
@@ -89,6 +93,16 @@ class RunsFolder(GuardedFolder):
         """Every run, newest first, in a few words each."""
         found = [self.summary(path) for path in self._walk("run.json")]
         return sorted(found, key=lambda run: run["created"], reverse=True)
+
+    def gallery(self) -> list[dict[str, Any]]:
+        """The models that come with Regard."""
+        return [self.summary(GALLERY.parent / name) for name in self._shipped()]
+
+    def _shipped(self) -> list[str]:
+        return [name for name in gallery_names() if not os.path.lexists(self.root / name)]
+
+    def name_of(self, path: Path) -> str:
+        return shown_name(path) if path.parent == GALLERY else super().name_of(path)
 
     def comparisons(self) -> list[dict[str, Any]]:
         found = []

@@ -11,7 +11,20 @@ const STARTS = [
     about: "Shannon’s n-gram: done in seconds, and the one that every other model must beat." },
 ];
 
-export function firstVisit(api, address, started) {
+// Where a model that comes with Regard opens.
+const inside = (run) => link(run.task === "translation" ? "translation" : "sentence", "", { run: run.name });
+const ABOUT = {
+  ngram: "Which words follow these two, and how often? Counts alone.",
+  lstm: "Watch its gates open and close from word to word.",
+  gpt: "See where each attention head looks before it predicts a word.",
+  bahdanau: "A recurrent translator, and the alignment it learned by itself.",
+  transformer: "English into French: follow every head while it writes.",
+};
+
+export const galleryList = (models) => el("ul", { class: "run-list", "aria-label": "Models that come with Regard" },
+  models.map((run) => el("li", {}, el("a", { class: "open", href: inside(run) }, el("span", { class: "line" }, el("b", {}, run.name)), el("span", { class: "line" }, el("span", { class: "about" }, ABOUT[run.system] || run.system))))));
+
+export function firstVisit(api, address, started, gallery = []) {
   const cards = STARTS.map((one) => {
     const button = el("button", { type: "button", class: "primary" }, "Start");
     button.addEventListener("click", async () => {
@@ -26,6 +39,10 @@ export function firstVisit(api, address, started) {
       el("p", { class: "mono quiet-text" }, `regard train ${one.system} --data ${one.data} --size tiny${one.budget ? ` --budget ${one.budget} --training.evaluate-every 25 --training.snapshots 12` : ""}`), button);
   });
   return el("div", { class: "first" },
+    gallery.length > 0 && el("section", { "aria-label": "Models that come with Regard" },
+      el("h1", {}, "Look inside a model that has learned"),
+      el("p", { class: "lead" }, "These models come with Regard: trained, small, and ready."),
+      el("div", { class: "cards" }, gallery.map((run) => el("article", { class: "card" }, el("h2", {}, run.name), el("p", {}, ABOUT[run.system] || run.system), el("a", { class: "button primary", href: inside(run) }, "Look inside"))))),
     el("h1", {}, "Watch a model learn"),
     el("p", { class: "lead" }, "There are no runs in this folder yet. Start one here: nothing is downloaded, and it continues when you close this page."),
     el("div", { class: "cards" }, cards),

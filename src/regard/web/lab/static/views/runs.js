@@ -7,7 +7,7 @@
 import { link } from "../address.js";
 import { lineChart } from "../charts.js";
 import { ago, el, grouped, notice, number, put, segments, speak } from "../dom.js";
-import { firstVisit, tour, tourIsDue } from "../welcome.js";
+import { firstVisit, galleryList, tour, tourIsDue } from "../welcome.js";
 import { runCard } from "../run_card.js";
 import { colourOfRun, nameColours, slotOfRun } from "../run_colours.js";
 
@@ -37,7 +37,7 @@ export const scoreOf = (run) => {
 export default {
   title: "Runs",
   mount(root, address, api) {
-    let runs = new Map(), jobs = [], order = [], chosen = null, ended = false, asked = 0;
+    let runs = new Map(), gallery = [], jobs = [], order = [], chosen = null, ended = false, asked = 0;
     let curves = []; // {run, kind, x, y, low, high, age, rows}
     const shown = new Set(); // the runs that are drawn
     const perToken = new Map(); // run → characters of a token of its validation text, or why there is no such number
@@ -73,9 +73,10 @@ export default {
     const filter = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the runs by name, system or corpus", oninput: () => arrange() });
     const many = el("span", { class: "quiet-text" });
     const all = el("button", { type: "button", class: "quiet", onclick: () => toggleAll() }, "Draw all");
+    const shipped = el("details", { class: "numbers" }, el("summary", {}, "Models that come with Regard"));
     const side = el("section", { class: "side", "aria-label": "All runs" },
       el("div", { class: "head" }, el("h1", {}, "Runs"), el("a", { class: "button primary", href: link("new"), data: { tour: "new" } }, "New run")),
-      el("div", { class: "tools" }, filter, many, all), beginning, list, deleted);
+      el("div", { class: "tools" }, filter, many, all), beginning, list, deleted, shipped);
 
     function rowOf(run) {
       let row = rowsOf.get(run.name);
@@ -333,6 +334,8 @@ export default {
       if (ended) return;
       runs = new Map(found.runs.map((run) => [run.name, run]));
       jobs = found.jobs;
+      gallery = found.gallery;
+      put(shipped, el("summary", {}, "Models that come with Regard"), galleryList(gallery));
       await settle(true);
     }
 
@@ -344,7 +347,7 @@ export default {
       const now = runs.size || pending().length ? "runs" : "first";
       if (now !== shape) {
         shape = now;
-        if (now === "first") { put(root, firstVisit(api, address, () => refresh().catch(address.fail))); }
+        if (now === "first") { put(root, firstVisit(api, address, () => refresh().catch(address.fail), gallery)); }
         else put(root, el("div", { class: "split" }, side, stage));
       }
       if (now === "first") return;

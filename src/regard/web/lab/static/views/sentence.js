@@ -244,7 +244,7 @@ export default {
 
     api.get("runs").then((found) => {
       if (ended) return;
-      runs = found.runs;
+      runs = [...found.runs, ...found.gallery];
       nameColours(runs);
       following = Number(first.query.get("step")) || null;
       if (first.query.get("text") === null) {

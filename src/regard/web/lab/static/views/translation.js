@@ -33,7 +33,7 @@ export default {
       inside.update(names.map((name) => usable.find((run) => run.name === name)), next);
     }
 
-    api.get("runs").then((found) => { if (!ended) { runs = found.runs; nameColours(runs); update(first); } }).catch(first.fail);
+    api.get("runs").then((found) => { if (!ended) { runs = [...found.runs, ...found.gallery]; nameColours(runs); update(first); } }).catch(first.fail);
     const unmount = () => { ended = true; inside?.end(); };
     unmount.update = (next) => { if (runs.length) update(next); };
     return unmount;
