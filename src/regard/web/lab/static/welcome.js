@@ -14,7 +14,7 @@ const STARTS = [
 // Where a model that comes with Regard opens.
 const inside = (run) => link(run.task === "translation" ? "translation" : "sentence", "", { run: run.name });
 const ABOUT = {
-  ngram: "Which words follow these two, and how often? Counts alone.",
+  ngram: "Which words follow these two, and how often?",
   lstm: "Watch its gates open and close from word to word.",
   gpt: "See where each attention head looks before it predicts a word.",
   bahdanau: "A recurrent translator, and the alignment it learned by itself.",
