@@ -47,7 +47,7 @@ def pack(made: Path, folder: Path) -> None:
     facts = read_facts(made) | {"platform": f"{platform.system()} {platform.machine()}"}
     write_facts(folder, facts)
     score = json.loads(command("evaluate", str(folder), "--json"))
-    score.pop("seconds", None)
+    score = {key: value for key, value in score.items() if key not in ("seconds", "sentences_per_second")}
     about = {"command": f"python tools/gallery.py {folder.name}", "score": score}
     run = regard.load(folder)
     if isinstance(run, regard.TranslationRun):

@@ -47,6 +47,7 @@ def test_tab_completes_in_a_real_bash(home):
         ("regard train lstm --data shakes\t", "regard train lstm --data shakespeare "),
         ("regard train lstm --size med\t", "regard train lstm --size medium "),
         ("regard evaluate runs/cou\t", "regard evaluate runs/counted-one "),
+        ("regard evaluate gallery/ng\t", "regard evaluate gallery/ngram "),
         ("regard runs ren\t", "regard runs rename "),
         ("regard runs remove runs/c\t", "regard runs remove runs/counted-one "),
     ]:

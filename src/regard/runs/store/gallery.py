@@ -36,6 +36,5 @@ def is_shipped(folder: Path) -> bool:
 def check_own(folder: Path) -> None:
     """Refuse to change a model that comes with Regard."""
     if is_shipped(folder):
-        raise RegardError(
-            f"{PREFIX}/{folder.resolve().name} comes with Regard and is read-only: `regard train` makes a run of your own."
-        )
+        name = f"{PREFIX}/{folder.resolve().name}"
+        raise RegardError(f"{name} comes with Regard and is read-only: `regard train` makes a run of your own.")

@@ -49,8 +49,8 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
     """What is known of each run at or below a folder, the newest last."""
     if not folder.is_dir():
         raise RegardError(
-            f"There is no folder {folder}; `regard train` makes runs in the folder runs, and `regard runs gallery` lists "
-            "the models that come with Regard."
+            f"There is no folder {folder}; `regard train` makes runs in the folder runs, and `regard runs gallery` "
+            "lists the models that come with Regard."
         )
     return sorted(map(describe, find_runs(folder)), key=lambda row: (row["created"] or "", row["run"]))
 

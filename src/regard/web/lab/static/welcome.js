@@ -14,7 +14,7 @@ const STARTS = [
 // Where a model that comes with Regard opens.
 const inside = (run) => link(run.task === "translation" ? "translation" : "sentence", "", { run: run.name });
 const ABOUT = {
-  ngram: "Which words follow these two, and how often? Counts alone.",
+  ngram: "Which words follow these two, and how often?",
   lstm: "Watch its gates open and close from word to word.",
   gpt: "See where each attention head looks before it predicts a word.",
   bahdanau: "A recurrent translator, and the alignment it learned by itself.",
@@ -42,7 +42,7 @@ export function firstVisit(api, address, started, gallery = []) {
     gallery.length > 0 && el("section", { "aria-label": "Models that come with Regard" },
       el("h1", {}, "Look inside a model that has learned"),
       el("p", { class: "lead" }, "These models come with Regard: trained, small, and ready."),
-      el("div", { class: "cards" }, gallery.map((run) => el("article", { class: "card" }, el("h2", {}, run.name), el("p", {}, ABOUT[run.system] || run.system), el("a", { class: "button primary", href: inside(run) }, "Look inside"))))),
+      el("div", { class: "cards" }, gallery.map((run) => el("article", { class: "card" }, el("h2", {}, run.name), el("p", {}, ABOUT[run.system] || run.system), el("p", {}, el("a", { class: "button primary", href: inside(run) }, "Look inside")))))),
     el("h1", {}, "Watch a model learn"),
     el("p", { class: "lead" }, "There are no runs in this folder yet. Start one here: nothing is downloaded, and it continues when you close this page."),
     el("div", { class: "cards" }, cards),
