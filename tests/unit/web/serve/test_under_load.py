@@ -16,6 +16,7 @@ import pytest
 
 import regard
 from regard.decoding.sampling import Sampling
+from regard.web.serve.requests import CompletionRequest
 from regard.web.serve.workers import LanguageWorker
 
 LINES = [f"one two three four five {word} end" for word in ("a", "b", "c", "d", "e", "f")] * 5
@@ -218,7 +219,7 @@ def test_a_request_is_answered_by_the_model_that_it_was_checked_against(endless,
         models.scheduler.start()
         try:
             asked = body(model="endless", prompt="one", logprobs=1)
-            answer = await Completions(models).begin(asked)
+            answer = await Completions(models).begin(CompletionRequest.read(asked))
             return await answer.whole()
         finally:
             await models.scheduler.stop()
