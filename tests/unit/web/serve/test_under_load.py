@@ -242,7 +242,8 @@ def test_a_loop_that_is_behind_writes_all_that_has_come_at_once_and_nothing_else
         models.scheduler.start()
         try:
             more = {"stream": True, "stream_options": {"include_usage": True}, "stop": stop, "n": 2}
-            answer = await Completions(models).begin(body(model="endless", prompt="one", max_tokens=60, **more))
+            asked = CompletionRequest.read(body(model="endless", prompt="one", max_tokens=60, **more))
+            answer = await Completions(models).begin(asked)
             events = answer.stream()
             found = [await anext(events)]
             if behind:
