@@ -94,7 +94,7 @@ def test_a_recipe_of_absurd_size_is_refused(tmp_path):
     (tmp_path / "x.toml").write_text('system = "lstm"\n' + "# a\n" * MOST_RECIPE)
     outcome = forked("train", tmp_path / "x.toml")
     assert outcome.kind == "refused", outcome
-    assert "has more than 1 MiB" in outcome.said
+    assert "has more than 1 MiB, which is more than Regard reads" in outcome.said
 
 
 def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
@@ -108,7 +108,7 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
         shutil.copy(trained["lstm"] / name, run / name)
 
     (run / "run.json").write_text("[" + " " * MAX_JSON_BYTES)
-    refused_for("run.json", "has more than 64 MiB")
+    refused_for("run.json", "has more than 64 MiB, so Regard did not write it")
     header = b'{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' + b" " * (67 << 20)
     (run / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     refused_for("model.safetensors", f"more than {MAX_HEADER_BYTES >> 20} MiB")

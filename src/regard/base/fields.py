@@ -2,15 +2,15 @@
 
     @dataclass(frozen=True)
     class Translate(Fields):
-        text: str = text(most=5000, lines=True, doc="the sentence")
-        beam: int = whole(5, least=1, most=20, doc="hypotheses that are kept")
+        text: str = text(max_length=5000, lines=True, doc="the sentence")
+        beam: int = whole(5, ge=1, le=20, doc="hypotheses that are kept")
 
     Translate.read({"text": "a cat", "beam": 3}).beam            # 3
     Translate.read_query([("text", "a cat"), ("beam", "3")])     # the same from ?text=a+cat&beam=3
 
 Lengths are checked before anything works on a value: before digits become a number, and before text becomes a path or a
-word of a command. Whatever is given, the only exception is FieldError, with one sentence that names the field. A
-declaration keeps each field's kind, default and documentation (`declared`), from which a form or a schema can be made.
+word of a command. Whatever is given, the only exception is FieldError, with one sentence that names the field.
+`schema` has the same names, bounds, defaults and documentation for an OpenAPI document.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import math
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
@@ -38,7 +40,7 @@ DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[e
 class FieldError(RegardError):
     """A field that cannot be used; the sentence names it, and so does `field`."""
 
-    def __init__(self, sentence: str, field: str) -> None:
+    def __init__(self, sentence: str, field: str | None) -> None:
         super().__init__(sentence)
         self.field = field
 
@@ -66,6 +68,7 @@ def shown(value: Any) -> str:
 class Field(ABC):
     """What a field may be."""
 
+    suggested: ClassVar[bool] = True  # for a misspelled name
     doc: str = ""
 
     @property
@@ -77,16 +80,22 @@ class Field(ABC):
     def read(self, name: str, value: Any, *, texts: bool = False) -> Any:
         """The value, checked. `texts`: it comes from a query or a form, where numbers are digits."""
 
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of its values; kinds that no document uses allow everything."""
+        return {}
+
     def refuse(self, name: str, value: Any) -> FieldError:
         return FieldError(f"{name} must be {self.noun}, not {shown(value)}.", name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextField(Field):
-    """One line of at most `most` characters, or several with `lines`. `pattern` is a regular expression for all of it,
-    `expected` says what that means. `file`: the name of a file or folder, which need not be Unicode on every system."""
+    """One line of at most `max_length` characters, or several with `lines`; None allows any text. `pattern` is a
+    regular expression for all of it, and `expected` describes it in the error sentence. `file`: the name of a file or
+    folder, which need not be Unicode on every system."""
 
-    most: int = 300
+    max_length: int | None = 300
+    min_length: int = 0
     lines: bool = False
     pattern: str = ""
     expected: str = ""
@@ -97,12 +106,13 @@ class TextField(Field):
         return self.expected or "a text"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> str:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or len(value) < self.min_length:
             raise self.refuse(name, value)
-        if len(value) > self.most:
-            raise FieldError(
-                f"{name} must have at most {group_digits(self.most)} characters, not {group_digits(len(value))}.", name
-            )
+        if self.max_length is None:
+            return value
+        if len(value) > self.max_length:
+            most, length = group_digits(self.max_length), group_digits(len(value))
+            raise FieldError(f"{name} must have at most {most} characters, not {length}.", name)
         try:
             os.fsencode(value) if self.file else value.encode()
         except UnicodeEncodeError:
@@ -115,15 +125,17 @@ class TextField(Field):
             raise self.refuse(name, value)
         return value
 
+    def schema(self) -> dict[str, Any]:
+        bounds = {"minLength": self.min_length or None, "maxLength": self.max_length}
+        return {"type": "string", **{key: bound for key, bound in bounds.items() if bound is not None}}
+
 
 @dataclass(frozen=True, kw_only=True)
 class WholeField(Field):
-    least: int
-    most: int
+    ge: int
+    le: int
 
-    @property
-    def noun(self) -> str:
-        return "a whole number"
+    noun = "a whole number"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> int:
         number = value
@@ -135,19 +147,20 @@ class WholeField(Field):
             number = int(value)
         if isinstance(number, bool) or not isinstance(number, int):
             raise self.refuse(name, value)
-        if not self.least <= number <= self.most:
-            raise FieldError(f"{name} must be from {self.least} to {self.most}, not {shown(value)}.", name)
+        if not self.ge <= number <= self.le:
+            raise FieldError(f"{name} must be from {self.ge} to {self.le}, not {shown(value)}.", name)
         return number
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self.ge, "maximum": self.le}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberField(Field):
-    least: float
-    most: float
+    ge: float
+    le: float
 
-    @property
-    def noun(self) -> str:
-        return "a number"
+    noun = "a number"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> float:
         number = value
@@ -156,16 +169,17 @@ class NumberField(Field):
             number = float(text) if DECIMAL.fullmatch(text) else None
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise self.refuse(name, value)
-        if not self.least <= number <= self.most or (isinstance(number, float) and not math.isfinite(number)):
-            raise FieldError(f"{name} must be from {self.least:g} to {self.most:g}, not {shown(value)}.", name)
+        if not self.ge <= number <= self.le or (isinstance(number, float) and not math.isfinite(number)):
+            raise FieldError(f"{name} must be from {self.ge:g} to {self.le:g}, not {shown(value)}.", name)
         return float(number)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "minimum": self.ge, "maximum": self.le}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlagField(Field):
-    @property
-    def noun(self) -> str:
-        return "true or false"
+    noun = "true or false"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> bool:
         if texts and isinstance(value, str):
@@ -175,6 +189,9 @@ class FlagField(Field):
         if found is None:
             raise self.refuse(name, value)
         return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,42 +207,80 @@ class ChoiceField(Field):
             raise self.refuse(name, value)
         return value
 
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self.choices)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScalarField(Field):
     """A setting as the command line takes it: text, or a number or flag that becomes text."""
 
-    most: int = 300
+    max_length: int = 300
 
-    @property
-    def noun(self) -> str:
-        return "a text, a number, or true or false"
+    noun = "a text, a number, or true or false"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> str:
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, int | float):
-            NumberField(least=-1e300, most=1e300).read(name, value)
+            NumberField(ge=-1e300, le=1e300).read(name, value)
             return str(value)
         if not isinstance(value, str):
             raise self.refuse(name, value)
-        return TextField(most=self.most).read(name, value)
+        return TextField(max_length=self.max_length).read(name, value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListField(Field):
     of: Field
-    most: int
-    least: int = 0
+    max_length: int
+    min_length: int = 0
 
     @property
     def noun(self) -> str:
-        return f"a list of {f'{self.least} to' if self.least else 'at most'} {group_digits(self.most)} entries"
+        first = f"{self.min_length} to" if self.min_length else "at most"
+        return f"a list of {first} {group_digits(self.max_length)} entries"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> tuple[Any, ...]:
-        if not isinstance(value, list | tuple) or not self.least <= len(value) <= self.most:
+        if not isinstance(value, list | tuple) or not self.min_length <= len(value) <= self.max_length:
             raise self.refuse(name, value)
         return tuple(self.of.read(f"{name}[{place}]", one, texts=texts) for place, one in enumerate(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyField(Field):
+    """One value of any of the kinds, or a list of such values, which becomes a tuple (`as_tuple`)."""
+
+    kinds: Sequence[Field]
+    noun: str = "one value, or several"
+    max_length: int
+    min_length: int = 0
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> Any:
+        try:
+            return self._read_one(name, value)
+        except FieldError:
+            if not isinstance(value, list) or len(value) < self.min_length:
+                raise
+        if len(value) > self.max_length:
+            raise FieldError(f"{name} has {len(value)} texts; at most {self.max_length} at once.", name)
+        return tuple(self._read_one(name, one) for one in value)
+
+    def _read_one(self, name: str, value: Any) -> Any:
+        for kind in self.kinds:
+            with suppress(FieldError):
+                return kind.read(name, value)
+        raise FieldError(f"{name} must be {self.noun}.", name)
+
+    def schema(self) -> dict[str, Any]:
+        bounds = ({"minItems": self.min_length} if self.min_length else {}) | {"maxItems": self.max_length}
+        ones = [kind.schema() for kind in self.kinds]
+        return {"anyOf": [kind for one in ones for kind in (one, {"type": "array", "items": one, **bounds})]}
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """The values of a ManyField."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,16 +288,16 @@ class TableField(Field):
     """An object whose keys are not known before, such as the settings of a system."""
 
     of: Field
-    most: int = 200
+    max_length: int = 200
 
     @property
     def noun(self) -> str:
-        return f"an object of at most {group_digits(self.most)} entries"
+        return f"an object of at most {group_digits(self.max_length)} entries"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> dict[str, Any]:
-        if not isinstance(value, Mapping) or len(value) > self.most:
+        if not isinstance(value, Mapping) or len(value) > self.max_length:
             raise self.refuse(name, value)
-        keys = TextField(most=100)
+        keys = TextField(max_length=100)
         return {keys.read(f"a key of {name}", key): self.of.read(f"{name}.{key}", one) for key, one in value.items()}
 
 
@@ -252,56 +307,51 @@ class ObjectField(Field):
 
     of: type[Fields]
 
-    @property
-    def noun(self) -> str:
-        return "an object"
+    noun = "an object"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> Fields:
         if not isinstance(value, Mapping):
             raise self.refuse(name, value)
         return self.of.read(value)
 
+    def schema(self) -> dict[str, Any]:
+        return self.of.schema()
+
 
 # -- declarations ----------------------------------------------------------------------------------------------------
 
 
-def _field(kind: Field, default: Any) -> Any:
-    if isinstance(default, dict):
-        return field(default_factory=default.copy, kw_only=True, metadata={"kind": kind})
-    return field(default=default, kw_only=True, metadata={"kind": kind})
+def declare(kind: type[Field], default: Any = MISSING, **about: Any) -> Any:
+    """A field of this kind; a function as its default is called for each request."""
+    how: dict[str, Any] = {"default_factory" if callable(default) else "default": default}
+    return field(kw_only=True, metadata={"kind": kind(**about)}, **how)
 
 
-def text(default: Any = MISSING, **about: Any) -> Any:
-    return _field(TextField(**about), default)
-
-
-def whole(default: Any = MISSING, **about: Any) -> Any:
-    return _field(WholeField(**about), default)
-
-
-def number(default: Any = MISSING, **about: Any) -> Any:
-    return _field(NumberField(**about), default)
-
-
-def flag(default: Any = False, **about: Any) -> Any:
-    return _field(FlagField(**about), default)
+text = partial(declare, TextField)
+whole = partial(declare, WholeField)
+number = partial(declare, NumberField)
+many = partial(declare, ManyField)
+flag = partial(declare, FlagField, False)
 
 
 def choice(choices: Sequence[str], default: Any = MISSING, **about: Any) -> Any:
-    return _field(ChoiceField(choices=tuple(choices), **about), default)
+    return declare(ChoiceField, default, choices=tuple(choices), **about)
 
 
-def list_of(of: Field, *, most: int, least: int = 0, doc: str = "") -> Any:
-    return _field(ListField(of=of, most=most, least=least, doc=doc), MISSING if least else ())
+def list_of(of: Field, **about: Any) -> Any:
+    return declare(ListField, MISSING if about.get("min_length") else (), of=of, **about)
 
 
 def table_of(of: Field, **about: Any) -> Any:
-    return _field(TableField(of=of, **about), {})
+    return declare(TableField, dict, of=of, **about)
 
 
 @dataclass(frozen=True)
 class Fields:
     """A request; subclasses are frozen dataclasses. A field `from_` has the key `from`. null is a field left out."""
+
+    unsupported: ClassVar[Collection[str]] = ()  # names that other servers know
+    ignores_unknown: ClassVar[bool] = False
 
     @classmethod
     def declared(cls) -> dict[str, dataclasses.Field[Any]]:
@@ -312,10 +362,13 @@ class Fields:
     def read(cls, given: Mapping[str, Any], *, texts: bool = False) -> Self:
         """From a JSON object. `texts`: numbers may be given as digits, as a form does."""
         known = cls.declared()
-        for key in given:
+        for key in () if cls.ignores_unknown else given:
+            word = str(key)[:100]
+            if key in cls.unsupported:
+                raise FieldError(f"{word} is not supported: leave it out.", word)
             if key not in known:
-                word = str(key)[:100]
-                raise FieldError(f"There is no field {shown(word)}{did_you_mean(word, sorted(known))}", word)
+                names = sorted(name for name, one in known.items() if one.metadata["kind"].suggested)
+                raise FieldError(f"There is no field {shown(word)}{did_you_mean(word, names)}", word)
         values = {}
         for key, one in known.items():
             kind: Field = one.metadata["kind"]
@@ -335,6 +388,27 @@ class Fields:
             else:
                 given[key] = value
         return cls.read(given, texts=True)
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """JSON Schema of what `read` reads."""
+        properties, required = {}, []
+        for key, one in cls.declared().items():
+            kind: Field = one.metadata["kind"]
+            schema = kind.schema() | ({"description": kind.doc} if kind.doc else {})
+            if one.default is MISSING and one.default_factory is MISSING:
+                required.append(key)
+            elif "anyOf" in schema:
+                schema["anyOf"] = [{"type": "null"}, *schema["anyOf"]]
+            elif "enum" in schema:
+                schema["enum"] = [*schema["enum"], None]
+            elif "type" in schema:
+                schema["type"] = [schema["type"], "null"]
+            if isinstance(one.default, str | int | float) and one.default != "":
+                schema["default"] = one.default
+            properties[key] = schema
+        made = {"type": "object", "properties": properties} | ({"required": required} if required else {})
+        return made if cls.ignores_unknown else {**made, "additionalProperties": False}
 
     def as_json(self) -> dict[str, Any]:
         """A JSON object that `read` reads as this."""

@@ -96,21 +96,21 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
 
 
-def read_whole(path: Path, most: int) -> bytes:
-    """The bytes of a file that is read at once; one of more than `most` is not what its name says."""
+def read_whole(path: Path, most: int, *, foreign: bool = False) -> bytes:
+    """The bytes of a file that is read at once, at most `most`. `foreign`: a file that Regard did not write."""
     with reading(path) as stream:
         if path.suffix not in PACKED:
-            check_size(stream, path, most)
+            check_size(stream, path, most, foreign=foreign)
         blocks = iter(lambda: stream.read(BLOCK), b"")  # `read(most)` would take so much memory for any file
         content = b"".join(islice(blocks, most // BLOCK + 1))
     if len(content) > most:
-        raise _too_large(path, most)
+        raise _too_large(path, most, foreign)
     return content
 
 
-def read_object(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any] | None:
+def read_object(path: Path, most: int = MAX_JSON_BYTES, *, foreign: bool = False) -> dict[str, Any] | None:
     """The object of a JSON file; None if it is damaged."""
-    return parse_object(read_whole(path, most))
+    return parse_object(read_whole(path, most, foreign=foreign))
 
 
 def parse_object(content: bytes | str) -> dict[str, Any] | None:
@@ -122,14 +122,15 @@ def parse_object(content: bytes | str) -> dict[str, Any] | None:
     return tree if isinstance(tree, dict) else None
 
 
-def check_size(stream: BinaryIO, path: Path, most: int) -> None:
+def check_size(stream: BinaryIO, path: Path, most: int, *, foreign: bool = False) -> None:
     if os.fstat(stream.fileno()).st_size > most:
-        raise _too_large(path, most)
+        raise _too_large(path, most, foreign)
 
 
-def _too_large(path: Path, most: int) -> RegardError:
+def _too_large(path: Path, most: int, foreign: bool) -> RegardError:
     size = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most} bytes"
-    return RegardError(f"{str(path)!r} has more than {size}, so Regard did not write it: check the file.")
+    so = "which is more than Regard reads" if foreign else "so Regard did not write it"
+    return RegardError(f"{str(path)!r} has more than {size}, {so}: check the file.")
 
 
 def _open_packed(stream: BinaryIO, path: Path) -> BinaryIO:

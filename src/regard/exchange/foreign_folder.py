@@ -24,7 +24,7 @@ FLOATS = {"F64", "F32", "F16", "BF16"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    values = read_object(path)
+    values = read_object(path, foreign=True)
     if values is None:
         raise RegardError(f"{path} is not a JSON object: it is damaged; copy the folder again.")
     return values

@@ -160,7 +160,7 @@ def find_recipe(path: Path) -> Path:
 def read_recipe(path: Path) -> dict[str, Any]:
     """A recipe file as a tree; its keys are checked when it is composed."""
     path = find_recipe(path)
-    content = read_whole(path, MOST_RECIPE)
+    content = read_whole(path, MOST_RECIPE, foreign=True)
     try:
         tree = tomllib.loads(content.decode("utf-8"))
     except RecursionError:

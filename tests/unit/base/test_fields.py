@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from regard.base.fields import (
     FieldError,
     Fields,
     ListField,
+    ManyField,
     NumberField,
     ObjectField,
     ScalarField,
@@ -23,6 +25,7 @@ from regard.base.fields import (
     choice,
     flag,
     list_of,
+    many,
     number,
     shown,
     table_of,
@@ -30,27 +33,29 @@ from regard.base.fields import (
     whole,
     whole_number,
 )
-from regard.web.lab import requests
+from regard.web.lab import requests as lab
+from regard.web.serve import requests as serve
 
 
 @dataclass(frozen=True)
 class Inner(Fields):
-    a: int = whole(least=0, most=9)
+    a: int = whole(ge=0, le=9)
 
 
 @dataclass(frozen=True)
 class Asked(Fields):
-    word: str = text("", most=20)
-    page: str = text("", most=50, lines=True)
-    file: str = text("", most=20, file=True)
-    beam: int = whole(5, least=-3, most=20)
-    rate: float = number(0.5, least=0, most=1e6)
+    word: str = text("", max_length=20)
+    page: str = text("", max_length=50, lines=True)
+    file: str = text("", max_length=20, file=True)
+    beam: int = whole(5, ge=-3, le=20)
+    rate: float = number(0.5, ge=0, le=1e6)
     on: bool = flag()
     kind: str = choice(("bpe", "char"), "bpe")
-    some: tuple = list_of(TextField(most=5), most=3)
-    inner: tuple = list_of(ObjectField(of=Inner), most=2)
-    knobs: Mapping = table_of(NumberField(least=-1e300, most=1e300))
-    extra: Mapping = table_of(ScalarField(most=10), most=3)
+    some: tuple = list_of(TextField(max_length=5), max_length=3)
+    more: str | tuple = many((), kinds=(TextField(min_length=1, max_length=5),), max_length=3, noun="1 to 3 words")
+    inner: tuple = list_of(ObjectField(of=Inner), max_length=2)
+    knobs: Mapping = table_of(NumberField(ge=-1e300, le=1e300))
+    extra: Mapping = table_of(ScalarField(max_length=10), max_length=3)
     from_: str = text("")
 
 
@@ -62,29 +67,33 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(WORDS, inner, max_size=5),
     max_leaves=10,
 )
-KINDS = {kind for kind in vars(requests).values() if isinstance(kind, type) and issubclass(kind, Fields)}
+KINDS = {kind for kind in (vars(lab) | vars(serve)).values() if isinstance(kind, type) and issubclass(kind, Fields)}
 DECLARED = [Asked, *sorted(KINDS, key=lambda kind: kind.__name__)]
 
 
 def within(value, kind):
     """What every field that was read must be."""
-    if isinstance(kind, TextField | ScalarField):
-        assert len(value) <= max(kind.most, 25)
+    if kind == TextField(doc=kind.doc, max_length=None):
+        value.encode("utf-8", "surrogatepass")
+    elif isinstance(kind, TextField | ScalarField):
+        assert len(value) <= max(kind.max_length, 25)
         assert "\0" not in value
         (os.fsencode if getattr(kind, "file", False) else str.encode)(value)
         assert getattr(kind, "lines", False) or len(value.splitlines()) <= 1
     elif isinstance(kind, WholeField | NumberField):
         assert math.isfinite(value)
-        assert kind.least <= value <= kind.most
+        assert kind.ge <= value <= kind.le
     elif isinstance(kind, ListField):
-        assert len(value) <= kind.most
+        assert len(value) <= kind.max_length
         [within(one, kind.of) for one in value]
+    elif isinstance(kind, ManyField) and isinstance(value, tuple):
+        assert kind.min_length <= len(value) <= kind.max_length
     elif isinstance(kind, TableField):
         [within(one, kind.of) for one in value.values()]
-        [within(one, TextField(most=100)) for one in value]
+        [within(one, TextField(max_length=100)) for one in value]
 
 
-def check(kind, read):
+def check(kind, read, body=None):
     try:
         found = read()
     except FieldError as refused:
@@ -100,7 +109,9 @@ def check(kind, read):
         value = getattr(found, field.name)
         if value is not None and value != field.default:
             within(value, field.metadata["kind"])
-    assert kind.read(json.loads(json.dumps(found.as_json()))) == found
+    sent = json.loads(json.dumps(found.as_json()))
+    assert kind.read(sent) == found
+    jsonschema.validate(sent if body is None else body, kind.schema())  # accepted, so the schema allows it
 
 
 @pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.__name__)
@@ -109,7 +120,7 @@ def check(kind, read):
 def test_arbitrary_json_is_read_within_bounds_or_refused_in_one_sentence(kind, data, texts):
     keys = st.sampled_from([*kind.declared(), "unknown"]) if data.draw(st.integers(0, 9)) else WORDS
     body = data.draw(st.dictionaries(keys, JSON, max_size=4))
-    check(kind, lambda: kind.read(body, texts=texts))
+    check(kind, lambda: kind.read(body, texts=texts), None if texts else body)
 
 
 @pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.__name__)
@@ -149,6 +160,8 @@ def test_each_sentence_names_the_field():
         ({"on": 1}, "on must be true or false, not 1."),
         ({"some": ["a"] * 4}, "some must be a list of at most 3 entries, not list."),
         ({"some": ["a", 3]}, "some[1] must be a text, not 3."),
+        ({"more": ["a", ""]}, "more must be 1 to 3 words."),
+        ({"more": ["a"] * 4}, "more has 4 texts; at most 3 at once."),
         ({"inner": [{}]}, "a must be a whole number, and is missing."),
         ({"knobs": {"k": "1"}}, 'knobs.k must be a number, not "1".'),
         ({"form": "x"}, 'There is no field "form": did you mean from?'),

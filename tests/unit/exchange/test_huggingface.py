@@ -13,6 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 import regard
 from regard.base.errors import RegardError
+from regard.base.reading import MAX_JSON_BYTES
 from regard.exchange.formats import export, import_file
 from regard.exchange.parity import without_parts
 
@@ -329,6 +330,8 @@ def test_damaged_files_are_one_sentence(copy):
     assert "--tokenizer" in refused(copy)
     (copy / "config.json").write_text("nonsense")
     assert "is not a JSON object" in refused(copy)
+    os.truncate(copy / "config.json", MAX_JSON_BYTES + 1)
+    assert "has more than 64 MiB, which is more than Regard reads" in refused(copy)
     (copy / "config.json").unlink()
     assert "is a folder without config.json" in refused(copy)
 

@@ -74,7 +74,7 @@ def write_sheet(exercise: Exercise, path: Path) -> None:
 
 def exercise_of(path: Path) -> Exercise:
     """The exercise that a file answers, read from its line `EXERCISE = …` without running it."""
-    content = read_whole(path, MAX_ANSWER_BYTES)
+    content = read_whole(path, MAX_ANSWER_BYTES, foreign=True)
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:

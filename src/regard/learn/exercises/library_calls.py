@@ -32,7 +32,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 
 def library_call(path: Path, exercise: Exercise) -> str:
     """A sentence about the first such call in the file; empty if it has none."""
-    nodes = list(ast.walk(ast.parse(read_whole(path, MAX_ANSWER_BYTES))))
+    nodes = list(ast.walk(ast.parse(read_whole(path, MAX_ANSWER_BYTES, foreign=True))))
     starred = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in nodes)
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for node in nodes:

@@ -28,20 +28,21 @@ from regard.web.lab.live_curve import COLUMNS
 
 AXES = ("tokens", "step", "seconds")
 KINDS = ("word", "char", "byte", "bpe")  # of tokenizers
-MOST_NAME = 2000  # characters of a path in the folder
-MOST_TEXT = 5000  # characters of a text that is looked at
-MOST_TOKENS = 400  # of a text that is traced
-MOST_TRACES = 4  # on a page that is saved
-MOST_WRITTEN = 200  # tokens at once
-MOST_SERIES = 200  # curves at once
-MOST_WIDTH = 100_000  # pixels; a curve has fewer points
+MAX_NAME = 2000  # characters of a path in the folder
+MAX_TEXT = 5000  # characters of a text that is looked at
+MAX_TOKENS = 400  # of a text that is traced
+MAX_TRACES = 4  # on a page that is saved
+MAX_WRITTEN = 200  # tokens at once
+MAX_SERIES = 200  # curves at once
+MAX_WIDTH = 100_000  # pixels; a curve has fewer points
 SEED = 2**53  # the largest whole number of JavaScript
 
-NAME = TextField(most=MOST_NAME, file=True, doc="the name of a run")
+NAME = TextField(max_length=MAX_NAME, file=True, doc="the name of a run")
+JOB = TextField(pattern="[0-9a-f-]{1,40}", expected="the id of a job")
 
 
 def path_name(default: Any = "", doc: str = "the name of a run") -> Any:
-    return text(default, most=MOST_NAME, file=True, doc=doc)
+    return text(default, max_length=MAX_NAME, file=True, doc=doc)
 
 
 def job_id(default: Any = "") -> Any:
@@ -53,7 +54,7 @@ def job_id(default: Any = "") -> Any:
 
 @dataclass(frozen=True)
 class LabQuestion(Fields):
-    only: str = text("", most=MOST_NAME, file=True, doc="of questions with the same word only the newest is answered")
+    only: str = path_name(doc="of questions with the same word only the newest is answered")
 
 
 @dataclass(frozen=True)
@@ -66,71 +67,71 @@ class AboutRun(LabQuestion):
 
 @dataclass(frozen=True)
 class AboutText(AboutRun):
-    text: str = text("", most=MOST_TEXT, lines=True, doc="what the model reads")
+    text: str = text("", max_length=MAX_TEXT, lines=True, doc="what the model reads")
 
 
 @dataclass(frozen=True)
 class TraceRequest(AboutText):
-    target: str | None = text(None, most=MOST_TEXT, lines=True, doc="a translation to look at, not the model's own")
-    prefix: str = text("", most=MOST_TEXT, lines=True, doc="how the translation begins")
-    beam: int = whole(5, least=1, most=20, doc="hypotheses that are kept")
+    target: str | None = text(None, max_length=MAX_TEXT, lines=True, doc="a translation other than the model's own")
+    prefix: str = text("", max_length=MAX_TEXT, lines=True, doc="how the translation begins")
+    beam: int = whole(5, ge=1, le=20, doc="hypotheses that are kept")
     gradients: bool = flag(doc="also the gradients")
 
 
 @dataclass(frozen=True)
 class MatrixRequest(TraceRequest):
-    parts: tuple[str, ...] = list_of(TextField(), least=1, most=10_000, doc="names of matrices")
+    parts: tuple[str, ...] = list_of(TextField(), min_length=1, max_length=10_000, doc="names of matrices")
 
 
 @dataclass(frozen=True)
 class WorkRequest(TraceRequest):
-    step: int = whole(0, least=0, most=MOST_TOKENS, doc="the step whose arithmetic is shown")
+    step: int = whole(0, ge=0, le=MAX_TOKENS, doc="the step whose arithmetic is shown")
     layer: str = text("", doc="of this layer; else the first")
-    head: int | None = whole(None, least=0, most=10_000, doc="of this head of attention")
+    head: int | None = whole(None, ge=0, le=10_000, doc="of this head of attention")
 
 
 @dataclass(frozen=True)
 class BeginRequest(TraceRequest):
-    step: int = whole(0, least=0, most=MOST_TOKENS, doc="where another token is put")
-    token: str = text("", most=MOST_TEXT, lines=True, doc="that token")
+    step: int = whole(0, ge=0, le=MAX_TOKENS, doc="where another token is put")
+    token: str = text("", max_length=MAX_TEXT, lines=True, doc="that token")
 
 
 @dataclass(frozen=True)
 class PageRequest(LabQuestion):
     traces: tuple[TraceRequest, ...] = list_of(
-        ObjectField(of=TraceRequest), least=1, most=MOST_TRACES, doc="the readings on the page"
+        ObjectField(of=TraceRequest), min_length=1, max_length=MAX_TRACES, doc="the readings on the page"
     )
 
 
 @dataclass(frozen=True)
 class Following(AboutText):
-    temperature: float = number(1.0, least=0, most=5, doc="of the softmax")
-    top_k: int = whole(0, least=0, most=10**6, doc="the most probable tokens; 0 = all")
-    top_p: float = number(1.0, least=0.001, most=1, doc="the most probable tokens with this probability together")
+    temperature: float = number(1.0, ge=0, le=5, doc="of the softmax")
+    top_k: int = whole(0, ge=0, le=10**6, doc="the most probable tokens; 0 = all")
+    top_p: float = number(1.0, ge=0.001, le=1, doc="the most probable tokens with this probability together")
 
 
 @dataclass(frozen=True)
 class Write(Following):
-    tokens: int = whole(1, least=1, most=MOST_WRITTEN, doc="to be written")
-    seed: int = whole(0, least=0, most=SEED, doc="of the draw")
+    tokens: int = whole(1, ge=1, le=MAX_WRITTEN, doc="to be written")
+    seed: int = whole(0, ge=0, le=SEED, doc="of the draw")
     line: bool = flag(doc="until the end of a line")
 
 
 @dataclass(frozen=True)
 class Edit(AboutText):
-    step: int = whole(0, least=0, most=MOST_TEXT, doc="where another token is put")
-    token: str = text("", most=MOST_TEXT, lines=True, doc="that token")
+    step: int = whole(0, ge=0, le=MAX_TEXT, doc="where another token is put")
+    token: str = text("", max_length=MAX_TEXT, lines=True, doc="that token")
     keep: bool = flag(doc="the text after it stays")
 
 
 @dataclass(frozen=True)
 class ExampleRequest(AboutRun):
-    seed: int = whole(0, least=0, most=SEED, doc="another number gives another sentence")
+    seed: int = whole(0, ge=0, le=SEED, doc="another number gives another sentence")
 
 
 @dataclass(frozen=True)
 class Differences(LabQuestion):
-    jobs: tuple[str, ...] = list_of(TextField(pattern="[0-9a-f-]{1,40}", expected="the id of a job"), least=1, most=2)
+    jobs: tuple[str, ...] = list_of(JOB, min_length=1, max_length=2)
 
 
 @dataclass(frozen=True)
@@ -145,20 +146,20 @@ class OneName(Fields):
 
 @dataclass(frozen=True)
 class OneClaim(Fields):
-    name: str = text("", most=60, doc="of the claim")
+    name: str = text("", max_length=60, doc="of the claim")
     from_: str = path_name(doc="the folder whose result is wanted")
 
 
 @dataclass(frozen=True)
 class AboutCorpus(LabQuestion):
-    corpus: str = text("", most=500, file=True, doc="a name, or a file that was dropped into the page")
+    corpus: str = text("", max_length=500, file=True, doc="a name, or a file that was dropped into the page")
 
 
 @dataclass(frozen=True)
 class Tokens(AboutCorpus):
     kind: str = choice(KINDS, "bpe", doc="of the tokenizer")
-    text: str = text("", most=2000, lines=True, doc="the sentence that is cut")
-    vocabulary: int = whole(0, least=0, most=200_000, doc="tokens; 0 = what suits the corpus")
+    text: str = text("", max_length=2000, lines=True, doc="the sentence that is cut")
+    vocabulary: int = whole(0, ge=0, le=200_000, doc="tokens; 0 = what suits the corpus")
 
 
 @dataclass(frozen=True)
@@ -169,17 +170,17 @@ class RunForm(LabQuestion):
     size: str = text("", doc="tiny, small, …")
     data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
     from_: str = path_name(doc="the run it begins with")
-    settings: Mapping[str, str] = table_of(ScalarField(most=2000), doc="by section.key, as on the command line")
+    settings: Mapping[str, str] = table_of(ScalarField(max_length=2000), doc="by section.key, as on the command line")
     name: str = text("", doc="of the new run")
 
 
 @dataclass(frozen=True)
 class ComparisonForm(LabQuestion):
-    systems: tuple[str, ...] = list_of(TextField(), most=100, doc="names of systems")
+    systems: tuple[str, ...] = list_of(TextField(), max_length=100, doc="names of systems")
     data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
     match: str = text("", doc="what is equal: tokens, seconds or parameters")
     budget: str = text("", doc="of each system")
-    seeds: int = whole(1, least=1, most=100, doc="trainings of each system")
+    seeds: int = whole(1, ge=1, le=100, doc="trainings of each system")
     size: str = text("small", doc="of every system")
     name: str = text("", doc="of the new comparison")
 
@@ -217,32 +218,32 @@ QUESTIONS: dict[str, type[Fields]] = {
 
 @dataclass(frozen=True)
 class Curves(Fields):
-    run: tuple[str, ...] = list_of(NAME, most=MOST_SERIES)
+    run: tuple[str, ...] = list_of(NAME, max_length=MAX_SERIES)
     x: str = choice(AXES, "tokens")
     y: str = choice(COLUMNS, "loss")
-    width: int = whole(600, least=1, most=MOST_WIDTH, doc="pixels")
+    width: int = whole(600, ge=1, le=MAX_WIDTH, doc="pixels")
     log: bool = flag(doc="a logarithmic axis")
 
 
 @dataclass(frozen=True)
 class Since(Fields):
     since: tuple[str, ...] = list_of(
-        TextField(most=MOST_NAME + 40, file=True), most=2000, doc="NAME:AGE.ROWS of each curve"
+        TextField(max_length=MAX_NAME + 40, file=True), max_length=2000, doc="NAME:AGE.ROWS of each curve"
     )
 
 
 @dataclass(frozen=True)
 class Upload(Fields):
-    name: str = text("", most=MOST_NAME, file=True, doc="of the file")
+    name: str = path_name(doc="of the file")
     token: str = text("", pattern="(?:[0-9a-f]{32})?", expected="the token of an upload", doc="of the piece before")
     last: bool = flag(doc="this is the last piece")
 
 
 @dataclass(frozen=True)
 class Check(Fields):
-    data: str = text("", most=MOST_NAME, file=True, doc="a file that was dropped into the page")
+    data: str = path_name(doc="a file that was dropped into the page")
     columns: str = text("", doc="of a table, as on the command line")
-    encoding: str = text("", most=40, doc="of the file, such as cp1252")
+    encoding: str = text("", max_length=40, doc="of the file, such as cp1252")
 
 
 @dataclass(frozen=True)
@@ -263,15 +264,15 @@ class Restore(Fields):
 
 @dataclass(frozen=True)
 class RunClaim(Fields):
-    name: str = text("", most=60, doc="of the claim")
-    seed: int | None = whole(None, least=0, most=1_000_000, doc="the first seed")
+    name: str = text("", max_length=60, doc="of the claim")
+    seed: int | None = whole(None, ge=0, le=1_000_000, doc="the first seed")
     quick: bool = flag(doc="with fewer and smaller trainings")
-    knobs: Mapping[str, float] = table_of(NumberField(least=-1e300, most=1e300), doc="settings of the claim")
+    knobs: Mapping[str, float] = table_of(NumberField(ge=-1e300, le=1e300), doc="settings of the claim")
 
 
 @dataclass(frozen=True)
 class Lecture(Fields):
-    number: str = text("", most=20, doc="of the lecture")
+    number: str = text("", max_length=20, doc="of the lecture")
 
 
 @dataclass(frozen=True)
@@ -282,5 +283,5 @@ class Evaluation(Fields):
 
 @dataclass(frozen=True)
 class Results(Fields):
-    run: tuple[str, ...] = list_of(NAME, most=2)
+    run: tuple[str, ...] = list_of(NAME, max_length=2)
     data: str = path_name(doc="valid, test, or a file that was dropped into the page")

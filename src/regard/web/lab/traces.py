@@ -18,7 +18,7 @@ from regard.runs.tasks.task import task_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.lab import requests
 from regard.web.lab.opened_runs import open_run
-from regard.web.lab.requests import MOST_TOKENS
+from regard.web.lab.requests import MAX_TOKENS
 from regard.web.lab.runs_folder import RunsFolder
 
 MOST_BYTES = 1 << 28  # of all traces that stay open
@@ -88,14 +88,14 @@ def page(folder: RunsFolder, asked: requests.PageRequest) -> dict[str, str]:
 def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gradients: bool) -> Trace:
     count, most = _length(run, text)
     if count > most:
-        whose = "this model reads" if most < MOST_TOKENS else "the page shows"
+        whose = "this model reads" if most < MAX_TOKENS else "the page shows"
         raise RegardError(
             f"This text has {group_digits(count)} tokens, and {whose} at most {most}: take some of it away."
         )
     for given in (target or "", prefix):
-        if (count := len(run.tokenizer.encode(given))) > MOST_TOKENS:
+        if (count := len(run.tokenizer.encode(given))) > MAX_TOKENS:
             raise RegardError(
-                f"A translation of {group_digits(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
+                f"A translation of {group_digits(count)} tokens is too long: the page shows at most {MAX_TOKENS}."
             )
     task = task_of(run)
     if task.has_source:
@@ -120,7 +120,7 @@ def _length(run: AnyRun, text: str) -> tuple[int, int]:
     has_source = task_of(run).has_source
     reads: Tokenizer = getattr(run, "source_tokenizer", run.tokenizer)
     limit = None if has_source else run.model.context
-    return len(reads.encode(text)), MOST_TOKENS if limit is None else min(MOST_TOKENS, limit - 1)
+    return len(reads.encode(text)), MAX_TOKENS if limit is None else min(MAX_TOKENS, limit - 1)
 
 
 def _size(trace: Trace) -> int:

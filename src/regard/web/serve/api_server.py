@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,16 +19,18 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from regard.base.fields import FieldError
 from regard.report.colours import lab_variables
 from regard.web.guard import guarded
 from regard.web.serve.completions_api import CompletionAnswer, Completions
-from regard.web.serve.json_fields import BadRequest, read_object
 from regard.web.serve.openapi import document, page
+from regard.web.serve.requests import CompletionRequest, DetectRequest, TranslateRequest, read_body, read_object
 from regard.web.serve.scheduler import Failed
 from regard.web.serve.served_models import Full, ServedModels
 from regard.web.serve.server_metrics import Measured, Metrics
-from regard.web.serve.translation_api import Translations, read_form
+from regard.web.serve.translation_api import Translations
 
+R = TypeVar("R", bound=DetectRequest)
 STATIC = Path(__file__).parent / "static"
 COLOURS = "colours.css"  # those of every page of Regard; the other files lie in STATIC, and nothing else is read
 FILES = {"/": "serve.html"} | {f"/static/{name}": name for name in (COLOURS, "serve.css", "serve.js")}
@@ -159,7 +161,7 @@ class Application:
 
     async def complete(self, request: Request) -> Response:
         began = time.perf_counter()
-        answer = await self.completions.begin(read_object(await request.body()))
+        answer = await self.completions.begin(CompletionRequest.read(read_object(await request.body())))
         answer.ended = partial(self._count, answer, began)
         if not answer.question.stream:
             return JSONResponse(await unless_left(request, answer.whole()))
@@ -175,21 +177,21 @@ class Application:
             self.metrics.first_token.labels(model).observe(answer.first_token - began)
 
     async def translate(self, request: Request) -> Response:
-        given = self._allowed(request, await request.body())
-        return JSONResponse(await unless_left(request, self.translations.translate(given)))
+        asked = await self._allowed(request, TranslateRequest)
+        return JSONResponse(await unless_left(request, self.translations.translate(asked)))
 
     async def detect(self, request: Request) -> Response:
-        given = self._allowed(request, await request.body())
-        return JSONResponse(await unless_left(request, self.translations.detect(given)))
+        asked = await self._allowed(request, DetectRequest)
+        return JSONResponse(await unless_left(request, self.translations.detect(asked)))
 
-    def _allowed(self, request: Request, body: bytes) -> dict[str, Any]:
-        """What was sent, if the token came with it: these clients send it in the body."""
-        given = read_form(body, request.headers.get("content-type", ""))
+    async def _allowed(self, request: Request, kind: type[R]) -> R:
+        """The request, if the token came with it: these clients send it in the body."""
+        given, is_form = read_body(await request.body(), request.headers.get("content-type", ""))
         key = given.get("api_key")
         shown = isinstance(key, str) and secrets.compare_digest(key.encode(), (self.token or "").encode())
         if not request.scope["token_shown"] and not shown:
-            raise BadRequest("This server needs its token: send it as api_key.", "api_key", 401)
-        return given
+            raise HTTPException(401, "This server needs its token: send it as api_key.")
+        return kind.read(given, texts=is_form)
 
     async def languages(self, request: Request) -> Response:
         return JSONResponse(self.translations.languages())
@@ -221,8 +223,9 @@ class Application:
 
 
 def on_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, BadRequest):
-        return refuse(request, error.status, error.sentence, field=error.field, code=error.code)
+    if isinstance(error, FieldError):  # BadRequest has a status and a code
+        status, code = getattr(error, "status", 400), getattr(error, "code", None)
+        return refuse(request, status, str(error), field=error.field, code=code)
     if isinstance(error, Full):
         return refuse(request, 503, "All places are taken: ask again in a moment.")
     if isinstance(error, TimeoutError):
@@ -245,7 +248,7 @@ def on_error(request: Request, error: Exception) -> Response:
 def application(models: ServedModels, *, host: str, token: str | None = None) -> ASGIApp:
     """The whole server as an ASGI application, guarded."""
     made = Application(models, token)
-    known = (BadRequest, Full, TimeoutError, Failed, ClientLeft, HTTPException, Exception)
+    known = (FieldError, Full, TimeoutError, Failed, ClientLeft, HTTPException, Exception)
     app = Starlette(
         routes=made.routes(),
         lifespan=made.lifespan,

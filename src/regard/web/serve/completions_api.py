@@ -18,112 +18,15 @@ from functools import cached_property
 from typing import Any
 
 from regard.base.errors import RegardError
+from regard.base.fields import as_tuple, shown
 from regard.decoding.engine import Prompt
 from regard.decoding.sampling import Sampling
 from regard.web.serve.growing_text import GrowingText, Until
-from regard.web.serve.json_fields import BadRequest, flag, integer, number, refuse_unknown, shown, string
+from regard.web.serve.requests import BadRequest, CompletionRequest
 from regard.web.serve.served_models import Served, ServedModels, longest_of, refuse_length
 from regard.web.serve.workers import LanguageWorker, ScoreJob, TextJob
 
 _json = json.JSONEncoder(ensure_ascii=False).encode
-CHOICES = 128  # of one request: prompts × best_of
-STOPS, LONGEST_STOP = 4, 256
-FIELDS = {
-    "model", "prompt", "best_of", "echo", "logprobs", "max_tokens", "n", "seed", "stop", "stream", "stream_options",
-    "temperature", "top_p", "top_k", "user",
-}  # fmt: skip
-NEUTRAL = {"frequency_penalty", "logit_bias", "presence_penalty", "suffix"}
-UNSUPPORTED = {
-    "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "min_p", "typical_p", "top_a", "min_tokens",
-    "ignore_eos", "stop_token_ids", "use_beam_search", "response_format", "tools", "tool_choice", "functions",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class CompletionRequest:
-    """A request, read and checked."""
-
-    prompts: list[Any]  # each a text, or a list of tokens
-    n: int
-    best_of: int
-    max_tokens: int
-    sampling: Sampling
-    seed: int
-    stops: list[str]
-    echo: bool
-    logprobs: int | None  # how many alternatives
-    stream: bool
-    usage: bool  # at the end of a stream
-
-
-def read_question(given: Mapping[str, Any], vocabulary: int) -> CompletionRequest:
-    refuse_unknown(given, FIELDS, NEUTRAL, UNSUPPORTED)
-    if given.get("suffix"):
-        raise BadRequest("suffix asks for text between two texts, and these models only continue one.", "suffix")
-    for name in ("frequency_penalty", "presence_penalty"):
-        if number(given, name, 0.0, -2, 2):
-            raise BadRequest(f"{name} is not supported: leave it out, or set it to 0.", name)
-    if given.get("logit_bias"):
-        raise BadRequest("logit_bias is not supported: leave it out.", "logit_bias")
-    if given.get("user") is not None:
-        string(given, "user")
-    options = given.get("stream_options")
-    if options is not None and not isinstance(options, dict):
-        raise BadRequest('stream_options must be an object, as in {"include_usage": true}.', "stream_options")
-    if options and not flag(given, "stream"):
-        raise BadRequest("stream_options is for streams: set stream to true.", "stream_options")
-    n = integer(given, "n", 1, 1, CHOICES)
-    best_of = integer(given, "best_of", n, 1, CHOICES)
-    prompts = read_prompts(given.get("prompt", ""), vocabulary)
-    if best_of < n:
-        raise BadRequest(f"best_of ({best_of}) must not be below n ({n}).", "best_of")
-    if best_of > n and flag(given, "stream"):
-        raise BadRequest(
-            "best_of chooses among whole texts, which cannot be streamed: leave out one of them.", "best_of"
-        )
-    if best_of * len(prompts) > CHOICES:
-        raise BadRequest(f"This asks for {best_of * len(prompts)} texts; at most {CHOICES} at once.", "n")
-    temperature, top_p = number(given, "temperature", 1.0, 0, 2), number(given, "top_p", 1.0, 0, 1)
-    return CompletionRequest(
-        prompts=prompts,
-        n=n,
-        best_of=best_of,
-        max_tokens=integer(given, "max_tokens", 16, 0, 2**20),
-        # top_p of 0 is the most probable token alone
-        sampling=Sampling(temperature, integer(given, "top_k", 0, 0, 2**31 - 1), top_p or 1e-12),
-        seed=integer(given, "seed", secrets.randbits(62), 0, 2**63 - 1),
-        stops=read_stops(given.get("stop")),
-        echo=flag(given, "echo"),
-        logprobs=None if given.get("logprobs") is None else integer(given, "logprobs", 0, 0, 5),
-        stream=flag(given, "stream"),
-        usage=bool(options and flag(options, "include_usage")),
-    )
-
-
-def read_prompts(given: Any, vocabulary: int) -> list[Any]:
-    """One text, several, one list of tokens, or several."""
-    found = given if isinstance(given, list) and given and isinstance(given[0], str | list) else [given]
-    if len(found) > CHOICES:
-        raise BadRequest(f"prompt has {len(found)} texts; at most {CHOICES} at once.", "prompt")
-    for one in found:
-        if isinstance(one, str):
-            continue
-        if not isinstance(one, list) or not all(type(token) is int for token in one):
-            raise BadRequest("prompt must be a text, a list of texts, or tokens as whole numbers.", "prompt")
-        if not all(0 <= token < vocabulary for token in one):
-            raise BadRequest(f"A token of prompt is not in the vocabulary: they are 0 to {vocabulary - 1}.", "prompt")
-    return found
-
-
-def read_stops(given: Any) -> list[str]:
-    stops = [] if given is None else [given] if isinstance(given, str) else given
-    if (
-        not isinstance(stops, list)
-        or len(stops) > STOPS
-        or not all(isinstance(stop, str) and 0 < len(stop) <= LONGEST_STOP for stop in stops)
-    ):
-        raise BadRequest(f"stop must be a text or up to {STOPS}, of 1 to {LONGEST_STOP} characters each.", "stop")
-    return stops
 
 
 @dataclass
@@ -198,10 +101,12 @@ class Completions:
         assert isinstance(served.worker, LanguageWorker)
         return served, served.worker
 
-    async def begin(self, given: Mapping[str, Any]) -> CompletionAnswer:
+    async def begin(self, question: CompletionRequest) -> CompletionAnswer:
         """The answer to a request, before anything of it is written."""
-        served, worker = self.find(string(given, "model"))
-        question = read_question(given, worker.run.tokenizer.vocabulary)
+        served, worker = self.find(question.model)
+        question.check_tokens(worker.run.tokenizer.vocabulary)
+        # top_p of 0 is the most probable token alone
+        sampling = Sampling(question.temperature, question.top_k, question.top_p or 1e-12)
         choices: list[CompletionChoice] = []
         events: asyncio.Queue[Any] = asyncio.Queue()
         for prompt in question.prompts:
@@ -215,15 +120,17 @@ class Completions:
             for drawn in range(question.best_of):
                 job = TextJob(
                     opening,
-                    question.sampling,
+                    sampling,
                     max_tokens=question.max_tokens,
                     seed=question.seed,
                     number=drawn,
-                    live=question.stream or bool(question.stops),
+                    live=question.stream or bool(question.stop),
                     events=events,
                 )
                 grown = GrowingText(worker.run.tokenizer, opening.tokens[1:], without_space=bool(opening.unfit))
-                choices.append(CompletionChoice(len(choices), job, text, read, bounded, grown, Until(question.stops)))
+                choices.append(
+                    CompletionChoice(len(choices), job, text, read, bounded, grown, Until(as_tuple(question.stop)))
+                )
         return CompletionAnswer(self.models, served, worker, question, choices)
 
     async def _opening(
@@ -271,7 +178,7 @@ class CompletionAnswer:
 
     async def stream(self) -> AsyncGenerator[str, None]:
         """Server-sent events; the last one is [DONE]."""
-        more = {"usage": None} if self.question.usage else {}
+        more = {"usage": None} if self.question.stream_options.include_usage else {}
         if self.question.echo and self.question.logprobs is None:
             for choice in self.choices:
                 yield _event({**self._frame([choice.as_json(choice.prompt)]), **more})
@@ -283,7 +190,7 @@ class CompletionAnswer:
             for choice in self.choices:
                 text = (choice.prompt if self.question.echo else "") + choice.text
                 yield _event({**self._frame([choice.as_json(text, choice.logprobs)]), **more})
-        if self.question.usage:
+        if self.question.stream_options.include_usage:
             yield _event({**self._frame([]), "usage": self.usage()})
         yield "data: [DONE]\n\n"
 
@@ -377,7 +284,7 @@ class CompletionAnswer:
         """The event of a piece without log-probabilities: what `_event` would write of it, and cheaper."""
         finish = "null" if choice.finish is None else f'"{choice.finish}"'
         said = f'{{"index": {choice.index}, "text": {_json(piece)}, "logprobs": null, "finish_reason": {finish}}}'
-        usage = ', "usage": null' if self.question.usage else ""
+        usage = ', "usage": null' if self.question.stream_options.include_usage else ""
         return f"data: {self.head}{said}]{usage}}}\n\n"
 
     @cached_property

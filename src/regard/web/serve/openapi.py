@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
 from regard import __version__
-from regard.web.serve import completions_api, translation_api
+from regard.base.fields import Fields
+from regard.web.serve.requests import CompletionRequest, DetectRequest, TranslateRequest
 
 TEXT: dict[str, Any] = {"type": "string"}
 MAYBE = "null"
-
-
-def optional(kind: str, about: str, **more: Any) -> dict[str, Any]:
-    return {"type": [kind, MAYBE], "description": about, **more}
 
 
 def document(language_models: Sequence[str], languages: Sequence[str], needs_token: bool) -> dict[str, Any]:
@@ -44,109 +42,57 @@ def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _operation(name: str, about: str, good: dict[str, Any], error: str, *codes: str, **more: Any) -> dict[str, Any]:
+def _operation(path: str, name: str, about: str, good: dict[str, Any], *codes: str, **more: Any) -> dict[str, Any]:
     said = {
         "400": "what is wrong with the request", "401": "no token, or another", "403": "from a page of another site",
         "404": "there is no such model", "408": "the body did not come in time", "413": "the body is too long",
         "421": "sent to another name than this server's", "503": "all places are taken; see Retry-After",
     }  # fmt: skip
-    refused = {code: _answer(said[code], _ref(error)) for code in ("401", "421", *codes)}
-    good["description"] = good["description"] or "what was asked for"
-    return {"operationId": name, "summary": about, "responses": {"200": good, **refused}, **more}
+    error = _ref("Error" if path.startswith("/v1/") else "Sentence")
+    refused = {code: _answer(said[code], error) for code in ("401", "421", *codes)}
+    made = {"operationId": name, "summary": about, "responses": {"200": good, **refused}, **more}
+    return {path: {"post" if "requestBody" in more else "get": made}}
 
 
-def _body(schema: str, *kinds: str) -> dict[str, Any]:
-    content = {kind: {"schema": _ref(schema)} for kind in ("application/json", *kinds)}
-    return {"required": True, "content": content}
+def _posted(path: str, name: str, about: str, good: dict[str, Any], request: type[Fields]) -> dict[str, Any]:
+    kinds, codes = ["application/json"], ["400", "403", "408", "413", "503"]
+    if path.startswith("/v1/"):
+        codes.insert(0, "404")
+    else:
+        kinds.append("application/x-www-form-urlencoded")
+    body = {"required": True, "content": {kind: {"schema": _ref(request.__name__)} for kind in kinds}}
+    return _operation(path, name, about, good, *codes, requestBody=body)
 
 
 def _paths() -> dict[str, Any]:
-    sent = ("400", "403", "408", "413", "503")
-    form = "application/x-www-form-urlencoded"
-    streamed = {"text/event-stream": {"schema": TEXT}}
     completion = _answer("the texts; or, with stream, server-sent events that end with [DONE]", _ref("Completion"))
-    completion["content"] |= streamed
+    completion["content"]["text/event-stream"] = {"schema": TEXT}
     name = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "a model's id"}
-    detected = {"type": "array", "items": _ref("Detected")}
+    detected, languages = ({"type": "array", "items": _ref(kind)} for kind in ("Detected", "Language"))
+    good = partial(_answer, "what was asked for")
     return {
-        "/v1/models": {"get": _operation("listModels", "The language models", _answer("", _ref("Models")), "Error")},
-        "/v1/models/{name}": {
-            "get": _operation(
-                "getModel", "One of them", _answer("", _ref("Model")), "Error", "404", parameters=[name]
-            )
-        },
-        "/v1/completions": {
-            "post": _operation(
-                "complete", "Continue prompts, or score them", completion, "Error", "404", *sent,
-                requestBody=_body("CompletionRequest"),
-            )
-        },
-        "/translate": {
-            "post": _operation(
-                "translate", "Translate texts", _answer("", _ref("Translated")), "Sentence", *sent,
-                requestBody=_body("Translate", form),
-            )
-        },
-        "/detect": {
-            "post": _operation(
-                "detect", "Which language is this?", _answer("the surest first", detected), "Sentence", *sent,
-                requestBody=_body("Detect", form),
-            )
-        },
-        "/languages": {
-            "get": _operation(
-                "languages", "From and into which languages", _answer("", {"type": "array", "items": _ref("Language")}),
-                "Sentence",
-            )
-        },
-        "/frontend/settings": {
-            "get": _operation("settings", "What a page for people needs", _answer("", {"type": "object"}), "Sentence")
-        },
-        "/health": {"get": _operation("health", "Does it answer?", _answer("", _ref("Health")), "Sentence")},
-        "/metrics": {
-            "get": _operation("metrics", "Numbers for Prometheus", _answer("", TEXT, "text/plain"), "Sentence")
-        },
-    }  # fmt: skip
+        **_operation("/v1/models", "listModels", "The language models", good(_ref("Models"))),
+        **_operation("/v1/models/{name}", "getModel", "One of them", good(_ref("Model")), "404", parameters=[name]),
+        **_posted("/v1/completions", "complete", "Continue prompts, or score them", completion, CompletionRequest),
+        **_posted("/translate", "translate", "Translate texts", good(_ref("Translated")), TranslateRequest),
+        **_posted("/detect", "detect", "Which language is this?", _answer("the surest first", detected), DetectRequest),
+        **_operation("/languages", "languages", "From and into which languages", good(languages)),
+        **_operation("/frontend/settings", "settings", "What a page for people needs", good({"type": "object"})),
+        **_operation("/health", "health", "Does it answer?", good(_ref("Health"))),
+        **_operation("/metrics", "metrics", "Numbers for Prometheus", good(TEXT, "text/plain")),
+    }
 
 
 def _schemas(models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
-    choices, texts = completions_api.CHOICES, {"type": "array", "items": TEXT, "minItems": 1}
-    tokens = {"type": "array", "items": {"type": "integer", "minimum": 0}}
-    codes = {"type": "string", **({"enum": list(languages)} if languages else {})}
-    question = {
-        "model": {"type": "string", **({"enum": list(models)} if models else {})},
-        "prompt": {
-            "anyOf": [TEXT, texts, tokens, {"type": "array", "items": tokens, "minItems": 1}],
-            "description": "a text, several, or tokens",
-        },
-        "max_tokens": optional("integer", "tokens to write; 16 if it is left out", minimum=0),
-        "temperature": optional("number", "0 is greedy; 1 if it is left out", minimum=0, maximum=2),
-        "top_p": optional("number", "draw from the most probable that hold this share", minimum=0, maximum=1),
-        "top_k": optional("integer", "draw from so many of the most probable; 0 is all", minimum=0, maximum=2**31 - 1),
-        "n": optional("integer", "texts for each prompt", minimum=1, maximum=choices),
-        "best_of": optional("integer", "of so many texts, keep the n most probable", minimum=1, maximum=choices),
-        "seed": optional("integer", "the same seed writes the same text", minimum=0, maximum=2**63 - 1),
-        "stop": {
-            "description": "a text, or up to 4, before which the text ends",
-            "anyOf": [{"type": MAYBE}, {**TEXT, "minLength": 1, "maxLength": completions_api.LONGEST_STOP},
-                      {"type": "array", "items": {**TEXT, "minLength": 1, "maxLength": completions_api.LONGEST_STOP},
-                       "maxItems": completions_api.STOPS}],
-        },
-        "echo": optional("boolean", "the prompt before the text"),
-        "logprobs": optional("integer", "log-probabilities, and of so many alternatives", minimum=0, maximum=5),
-        "stream": optional("boolean", "server-sent events as the text is written"),
-        "stream_options": {
-            "type": ["object", MAYBE], "properties": {"include_usage": {"type": ["boolean", MAYBE]}},
-            "description": "of a stream: include_usage",
-        },
-        "presence_penalty": {"enum": [0, None], "description": "not supported"},
-        "frequency_penalty": {"enum": [0, None], "description": "not supported"},
-        "suffix": optional("string", "not supported", maxLength=0), "user": optional("string", "not used"),
-        "logit_bias": optional("object", "not supported", maxProperties=0),
-    }  # fmt: skip
+    requests = {kind.__name__: kind.schema() for kind in (CompletionRequest, TranslateRequest, DetectRequest)}
+    if models:
+        requests["CompletionRequest"]["properties"]["model"]["enum"] = list(models)
+    if languages:
+        translate = requests["TranslateRequest"]["properties"]
+        translate["source"]["enum"], translate["target"]["enum"] = [*languages, "auto"], list(languages)
     many = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
     return {
-        "CompletionRequest": _object(question, "model", closed=True),
+        **requests,
         "Completion": _object(
             {
                 "id": TEXT, "object": {"const": "text_completion"}, "created": {"type": "integer"}, "model": TEXT,
@@ -174,20 +120,6 @@ def _schemas(models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
             "error",
         ),
         "Sentence": _object({"error": TEXT}, "error"),
-        "Translate": _object(
-            {
-                "q": {"anyOf": [TEXT, texts], "description": "a text, or several"},
-                "source": {"anyOf": [codes, {"const": "auto"}], "description": "a language, or auto"},
-                "target": {**codes, "description": "a language"},
-                "format": {"enum": ["text", "html"], "description": "html keeps the mark-up"},
-                "alternatives": {
-                    "type": "integer", "minimum": 0, "maximum": translation_api.ALTERNATIVES,
-                    "description": "other ways to say it",
-                },
-                "api_key": {**TEXT, "description": "the server's token"}, "secret": {**TEXT, "description": "not used"},
-            },
-            "q", "source", "target", closed=True,
-        ),
         "Translated": _object(
             {
                 "translatedText": many,
@@ -196,18 +128,14 @@ def _schemas(models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
             },
             "translatedText",
         ),
-        "Detect": _object(
-            {"q": {"anyOf": [TEXT, texts]}, "api_key": {**TEXT, "description": "the server's token"}}, "q", closed=True
-        ),
         "Detected": _object({"confidence": {"type": "number"}, "language": TEXT}, "confidence", "language"),
         "Language": _object({"code": TEXT, "name": TEXT, "targets": {"type": "array", "items": TEXT}}, "code", "name"),
         "Health": _object({"status": TEXT}, "status"),
     }  # fmt: skip
 
 
-def _object(properties: dict[str, Any], *required: str, closed: bool = False) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "object", "properties": properties, "required": list(required)}
-    return {**made, "additionalProperties": False} if closed else made
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
 
 
 def page(about: dict[str, Any]) -> str:
@@ -233,9 +161,12 @@ def _section(path: str, method: str, operation: dict[str, Any], schemas: dict[st
         schema = schemas[body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
         for name, field in schema["properties"].items():
             needed = " (needed)" if name in schema["required"] else ""
+            means = field.get("description", "")
+            if field.get("default"):
+                means += f"; {field['default']} if it is left out"
             rows += (
                 f"<tr><th scope=row><code>{name}</code>{needed}</th><td>{escape(_kind(field))}</td>"
-                f"<td>{escape(field.get('description', ''))}</td></tr>"
+                f"<td>{escape(means)}</td></tr>"
             )
         rows = f"<table><thead><tr><th>field<th>is<th>means</thead><tbody>{rows}</tbody></table>"
     answers = "".join(
@@ -252,7 +183,7 @@ def _kind(field: dict[str, Any]) -> str:
     if "anyOf" in field:
         return " or ".join(dict.fromkeys(_kind(one) for one in field["anyOf"] if one.get("type") != MAYBE))
     if "enum" in field:
-        return ", ".join("null" if one is None else str(one) for one in field["enum"])
+        return ", ".join(str(one) or '""' for one in field["enum"] if one is not None)
     if "const" in field:
         return str(field["const"])
     kind = field.get("type", "")

@@ -7,23 +7,20 @@ mean of the probabilities of its tokens, 0 to 100, times the share of the text t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import parse_qsl
 
 from regard.base.errors import RegardError
+from regard.base.fields import FieldError, shown
 from regard.base.numbers import group_digits
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam
 from regard.runs.tasks.translation.answers import Translation
 from regard.web.serve.html_segments import HtmlSegments
-from regard.web.serve.json_fields import BadRequest, integer, read_object, refuse_unknown, shown, string
+from regard.web.serve.requests import CHARACTERS, DetectRequest, TranslateRequest
 from regard.web.serve.sentences_of import Sentences
 from regard.web.serve.served_models import Served, ServedModels
 from regard.web.serve.workers import SentenceJob, TranslationWorker
 
-CHARACTERS = 20_000  # of one request
-TEXTS = 256
-ALTERNATIVES = 9
 CUT = 200  # characters by which a language is told
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
@@ -35,22 +32,6 @@ NAMES = {
     "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "th": "Thai", "tl": "Tagalog",
     "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
-
-
-def read_form(body: bytes, content_type: str) -> dict[str, Any]:
-    """What was sent as JSON or as a form."""
-    if content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-        return read_object(body)
-    try:
-        sent = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=2 * TEXTS)
-    except ValueError:
-        raise BadRequest("The body is not a form in UTF-8: send JSON, or a form.") from None
-    found: dict[str, Any] = dict(sent)
-    if len(texts := [value for name, value in sent if name == "q"]) > 1:
-        found["q"] = texts
-    if (count := found.get("alternatives", "")).isdecimal():
-        found["alternatives"] = int(count[:9])
-    return found
 
 
 class Translations:
@@ -89,31 +70,25 @@ class Translations:
             },
         }
 
-    async def detect(self, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-        refuse_unknown(given, {"q", "api_key"})
-        return await self._detect(_texts(given)[0])
+    async def detect(self, asked: DetectRequest) -> list[dict[str, Any]]:
+        return await self._detect(asked.texts[0])
 
-    async def translate(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        refuse_unknown(given, {"q", "source", "target", "format", "alternatives", "api_key", "secret"})
-        texts, many = _texts(given), isinstance(given.get("q"), list)
-        alternatives = integer(given, "alternatives", 0, 0, ALTERNATIVES)
-        format = string(given, "format", "text")
-        if format not in ("text", "html"):
-            raise BadRequest(f"format must be text or html, not {shown(format)}.", "format")
-        asked, target = string(given, "source"), string(given, "target")
+    async def translate(self, asked: TranslateRequest) -> dict[str, Any]:
+        texts, many, source, target = asked.texts, isinstance(asked.q, tuple), asked.source, asked.target
         self._check_language(target, "target")
         detected = None
-        if asked == "auto":
+        if source == "auto":
             detected = (await self._detect(" ".join(texts), into=target))[0]
+            source = detected["language"]
         else:
-            self._check_language(asked, "source")
-        source = asked if detected is None else detected["language"]
+            self._check_language(source, "source")
         if source == target:
             found = [[text] for text in texts]
         else:
-            found = await self._translate(self._translator(source, target), texts, format == "html", alternatives)
+            translator = self._translator(source, target)
+            found = await self._translate(translator, texts, asked.format == "html", asked.alternatives)
         said: dict[str, Any] = {"translatedText": [one[0] for one in found] if many else found[0][0]}
-        if alternatives:
+        if asked.alternatives:
             said["alternatives"] = [one[1:] for one in found] if many else found[0][1:]
         if detected is not None:
             said["detectedLanguage"] = [detected] * len(texts) if many else detected
@@ -122,16 +97,16 @@ class Translations:
     def _check_language(self, code: str, field: str) -> None:
         known = sorted({code for pair in self.models.languages.values() for code in pair})
         if code not in known:
-            raise BadRequest(f"{shown(code)} is not supported (there are {', '.join(known) or 'none'}).", field)
+            raise FieldError(f"{shown(code)} is not supported (there are {', '.join(known) or 'none'}).", field)
 
     def _translator(self, source: str, target: str) -> Served:
         for name, pair in self.models.languages.items():
             if pair == (source, target):
                 return self.models.by_name[name]
         there = ", ".join(f"{one} → {other}" for one, other in self.models.languages.values()) or "none"
-        raise BadRequest(f"No model here translates {source} → {target} (there are {there}).", "target")
+        raise FieldError(f"No model here translates {source} → {target} (there are {there}).", "target")
 
-    async def _translate(self, served: Served, texts: list[str], html: bool, alternatives: int) -> list[list[str]]:
+    async def _translate(self, served: Served, texts: Sequence[str], html: bool, alternatives: int) -> list[list[str]]:
         """Of each text its translation and the alternatives."""
         pages = [HtmlSegments(text) if html else None for text in texts]
         pieces = [page.texts if page else [text] for page, text in zip(pages, texts)]
@@ -156,9 +131,9 @@ class Translations:
             try:
                 length = await served.length(worker, sentence)
             except RegardError as error:
-                raise BadRequest(str(error), "q") from None
+                raise FieldError(str(error), "q") from None
             if length > longest:
-                raise BadRequest(
+                raise FieldError(
                     f"A sentence has {group_digits(length)} tokens, and {served.name} was trained on at "
                     f"most {longest}: split it into shorter ones.",
                     "q",
@@ -181,24 +156,10 @@ class Translations:
             mean = sum(best.log_probability for best, *_ in sure) / max(tokens, 1)
             found[source] = max(found.get(source, 0.0), 100 * math.exp(mean) * known if tokens else 0.0)
         if not found:
-            raise BadRequest("No model here can tell: no translator is served that could read it.", "source")
+            raise FieldError("No model here can tell: no translator is served that could read it.", "source")
         order = sorted(found, key=lambda code: -found[code])
         return [{"confidence": round(found[code], 1), "language": code} for code in order]
 
 
 def _ranked(ways: list[Translation], rank: int) -> str:
     return ways[min(rank, len(ways) - 1)].text
-
-
-def _texts(given: Mapping[str, Any]) -> list[str]:
-    asked = given.get("q")
-    if asked is None:
-        raise BadRequest("q is missing: the text, or a list of texts.", "q")
-    texts = asked if isinstance(asked, list) else [asked]
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise BadRequest("q must be a text, or a list of texts.", "q")
-    if len(texts) > TEXTS:
-        raise BadRequest(f"q has {len(texts)} texts; at most {TEXTS} at once.", "q")
-    if sum(map(len, texts)) > CHARACTERS:
-        raise BadRequest(f"q has more than {group_digits(CHARACTERS)} characters: send less at once.", "q")
-    return texts

@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard.decoding.sampling import Sampling
-from regard.web.serve.completions_api import NEUTRAL
+from regard.web.serve.requests import CompletionRequest
 
 PROMPT = "The cat"
 
@@ -239,8 +239,10 @@ def test_no_refused_field_is_suggested(address):
 
     for name in ("repetition_penalty", "length_penalty", "min_p", "tools", "presence_penalty", "frequency_penalty"):
         assert refusal(name).startswith(f"{name} is not supported: leave it out")
+    neutral = [name for name, one in CompletionRequest.declared().items() if not one.metadata["kind"].suggested]
+    assert len(neutral) == 4
     for name in ("penalty", "presence_penalt", "logit_biases", "suffixes", "frequency"):
-        assert not any(refused in refusal(name).removeprefix(f'There is no field "{name}"') for refused in NEUTRAL)
+        assert not any(refused in refusal(name).removeprefix(f'There is no field "{name}"') for refused in neutral)
     assert refusal("max_new_tokens").endswith("did you mean max_tokens?")
 
 

@@ -6,12 +6,20 @@ import httpx
 import pytest
 
 import regard
+from regard.base.fields import FieldError
 from regard.decoding.engine import Prompt
 from regard.decoding.sampling import Sampling
-from regard.web.serve import completions_api, translation_api
-from regard.web.serve.completions_api import read_question
-from regard.web.serve.json_fields import BadRequest
-from regard.web.serve.translation_api import Translations, read_form
+from regard.web.serve.requests import (
+    CHARACTERS,
+    CHOICES,
+    LONGEST_STOP,
+    STOPS,
+    TEXTS,
+    CompletionRequest,
+    DetectRequest,
+    read_body,
+)
+from regard.web.serve.translation_api import Translations
 from regard.web.serve.workers import ENGINES, LanguageWorker, TextJob
 
 
@@ -78,29 +86,27 @@ def test_an_engine_that_is_writing_is_never_given_up(worker):
 
 
 def refused(field, read, *given):
-    with pytest.raises(BadRequest) as error:
+    with pytest.raises(FieldError) as error:
         read(*given)
     assert error.value.field == field
-    assert error.value.status == 400
-    return error.value.sentence
+    return str(error.value)
 
 
 def test_texts_and_characters_of_a_translation_end_where_they_say():
-    texts, most = translation_api.TEXTS, translation_api.CHARACTERS
-    read = translation_api._texts
-    assert len(read({"q": ["a"] * texts})) == texts
-    assert refused("q", read, {"q": ["a"] * (texts + 1)}) == f"q has {texts + 1} texts; at most {texts} at once."
-    assert read({"q": "a" * most}) == ["a" * most]
-    assert read({"q": ["a" * (most // 2)] * 2})
-    assert "20 000" in refused("q", read, {"q": "a" * (most + 1)}).replace(",", " ")
-    assert refused("q", read, {"q": ["a" * (most // 2), "a" * (most // 2), "a"]})
+    read = DetectRequest.read
+    assert len(read({"q": ["a"] * TEXTS}).texts) == TEXTS
+    assert refused("q", read, {"q": ["a"] * (TEXTS + 1)}) == f"q has {TEXTS + 1} texts; at most {TEXTS} at once."
+    assert read({"q": "a" * CHARACTERS}).texts == ("a" * CHARACTERS,)
+    assert read({"q": ["a" * (CHARACTERS // 2)] * 2})
+    assert "20 000" in refused("q", read, {"q": "a" * (CHARACTERS + 1)}).replace(",", " ")
+    assert refused("q", read, {"q": ["a" * (CHARACTERS // 2), "a" * (CHARACTERS // 2), "a"]})
     assert refused("q", read, {"q": []})
-    form = "&".join(["q=a"] * (texts + 1)).encode()
-    assert refused("q", read, read_form(form, "application/x-www-form-urlencoded"))
+    form = "&".join(["q=a"] * (TEXTS + 1)).encode()
+    assert refused("q", read, read_body(form, "application/x-www-form-urlencoded")[0])
 
 
 def test_the_server_refuses_more_texts_before_it_translates_any(address):
-    asked = {"q": ["a"] * (translation_api.TEXTS + 1), "source": "en", "target": "fr"}
+    asked = {"q": ["a"] * (TEXTS + 1), "source": "en", "target": "fr"}
     answer = httpx.post(f"{address}translate", json=asked)
     assert answer.status_code == 400
     assert "at most 256" in answer.json()["error"]
@@ -108,10 +114,7 @@ def test_the_server_refuses_more_texts_before_it_translates_any(address):
 
 def test_the_settings_that_a_client_reads_are_the_limits(server):
     _, models = server
-    assert Translations(models).settings(False)["charLimit"] == translation_api.CHARACTERS
-
-
-CHOICES, STOPS, LONGEST = completions_api.CHOICES, completions_api.STOPS, completions_api.LONGEST_STOP
+    assert Translations(models).settings(False)["charLimit"] == CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ CHOICES, STOPS, LONGEST = completions_api.CHOICES, completions_api.STOPS, comple
         ("prompt", {"prompt": ["a"] * CHOICES}, {"prompt": ["a"] * (CHOICES + 1)}),
         ("prompt", {"prompt": [9]}, {"prompt": [10]}),  # a vocabulary of 10
         ("stop", {"stop": ["a"] * STOPS}, {"stop": ["a"] * (STOPS + 1)}),
-        ("stop", {"stop": "a" * LONGEST}, {"stop": "a" * (LONGEST + 1)}),
+        ("stop", {"stop": "a" * LONGEST_STOP}, {"stop": "a" * (LONGEST_STOP + 1)}),
         ("logprobs", {"logprobs": 5}, {"logprobs": 6}),
         ("temperature", {"temperature": 2}, {"temperature": 2.001}),
         ("top_p", {"top_p": 1}, {"top_p": 1.001}),
@@ -132,5 +135,8 @@ CHOICES, STOPS, LONGEST = completions_api.CHOICES, completions_api.STOPS, comple
     ],
 )
 def test_what_one_completion_may_ask_for_ends_where_it_says(field, fits, too_much):
-    assert read_question(fits, 10)
-    refused(field, read_question, too_much, 10)
+    def read(given):
+        CompletionRequest.read({"model": "writer", **given}).check_tokens(10)
+
+    read(fits)
+    refused(field, read, too_much)

@@ -16,6 +16,7 @@ import pytest
 
 import regard
 from regard.decoding.sampling import Sampling
+from regard.web.serve.requests import CompletionRequest
 from regard.web.serve.workers import LanguageWorker
 
 LINES = [f"one two three four five {word} end" for word in ("a", "b", "c", "d", "e", "f")] * 5
@@ -218,7 +219,7 @@ def test_a_request_is_answered_by_the_model_that_it_was_checked_against(endless,
         models.scheduler.start()
         try:
             asked = body(model="endless", prompt="one", logprobs=1)
-            answer = await Completions(models).begin(asked)
+            answer = await Completions(models).begin(CompletionRequest.read(asked))
             return await answer.whole()
         finally:
             await models.scheduler.stop()
@@ -241,7 +242,8 @@ def test_a_loop_that_is_behind_writes_all_that_has_come_at_once_and_nothing_else
         models.scheduler.start()
         try:
             more = {"stream": True, "stream_options": {"include_usage": True}, "stop": stop, "n": 2}
-            answer = await Completions(models).begin(body(model="endless", prompt="one", max_tokens=60, **more))
+            asked = CompletionRequest.read(body(model="endless", prompt="one", max_tokens=60, **more))
+            answer = await Completions(models).begin(asked)
             events = answer.stream()
             found = [await anext(events)]
             if behind:
