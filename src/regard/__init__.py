@@ -1,4 +1,4 @@
-"""Regard: every sequence model from the n-gram to GPT.
+"""Regard: sequence models from n-grams to GPT and Llama.
 
 import regard
 run = regard.train("lstm", data="my.txt", run="runs/mine")

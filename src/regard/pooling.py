@@ -200,7 +200,7 @@ def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> 
         )
     if bandwidth is not None and (not isinstance(bandwidth, (Real, np.number)) or not bandwidth > 0.0):
         raise RegardError(
-            f"bandwidth must be a number above 0, not {bandwidth!r}: for the nearest key alone take a very small one."
+            f"bandwidth must be a number above 0, not {bandwidth!r}: for only the nearest key, use a very small one."
         )
     needed = WEIGHTS.get(score, set()) if isinstance(score, str) else set()
     if given != needed:

@@ -99,7 +99,7 @@ def test_writing_together_frames_the_word_that_its_bars_follow(mixed, page):
         panel = page.locator(f".panel[data-run={run}]")
         word = panel.locator(".words b").last.inner_text()
         assert last in (None, word)
-        expect(panel.locator(".write h3")).to_have_text(f"What may come after “{word}”")
+        expect(panel.locator(".write h3")).to_have_text(f"Possible words after “{word}”")
         assert panel.locator(".words button").last.get_attribute("aria-pressed") == "true"
         assert panel.locator(".words .next").count() == 0
 

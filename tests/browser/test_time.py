@@ -1,4 +1,4 @@
-"""The view Time: a run at moments of its training."""
+"""The view Time: a run at points in its training."""
 
 import numpy as np
 

@@ -108,7 +108,10 @@ def test_they_are_listed_apart(regard, wrong, tmp_path):
 
 
 def test_verbs_take_their_names(regard):
-    for words in (("inspect", "gallery/gpt", "The cat was hungry."), ("translate", "gallery/bahdanau", "I came there.")):
+    for words in (
+        ("inspect", "gallery/gpt", "The cat was hungry."),
+        ("translate", "gallery/bahdanau", "I came there."),
+    ):
         code, out, errors = regard(*words)
         assert code == 0, errors
         assert out

@@ -464,17 +464,17 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  def step(self, x, state): return {'hidden': state['cell']}",
             "./own.py:Mine",
-            'step asks for \'cell\', which the cell does not carry: say memory = ("hidden", "cell").',
+            'step asks for \'cell\', which the cell does not carry: write memory = ("hidden", "cell").',
         ),
         (
             "class Mine(Cell):\n  memory = 'hidden'\n  def step(self, x, state): return {'hidden': x}",
             "./own.py:Mine",
-            'memory = "hidden" is one string and not a tuple: say memory = ("hidden",).',
+            'memory = "hidden" is a string, not a tuple: write memory = ("hidden",).',
         ),
         (
             "class Mine(Cell):\n  memory = ('cell',)\n  def step(self, x, state): return {'cell': x}",
             "./own.py:Mine",
-            'memory must hold "hidden", which is also the output: say memory = ("hidden", "cell").',
+            'memory must hold "hidden", which is also the output: write memory = ("hidden", "cell").',
         ),
         (
             "class Mine(Cell):\n  def step(self, x, state): return x, state",
@@ -484,7 +484,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  def step(self, x, state): return {'hidden': 1.0}",
             "./own.py:Mine",
-            "a step must return hidden as a tensor, and not as a float.",
+            "a step must return hidden as a tensor, not as a float.",
         ),
         (
             "class Mine(Cell):\n  def step(self, x, state): return {'hidden': x[:, :3]}",

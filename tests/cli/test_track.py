@@ -143,7 +143,7 @@ def test_a_tracker_that_fails_does_not_end_the_training(regard, text_file, tmp_p
     words = ["train", "lstm", "--data", text_file, "--run", tmp_path / "run", *TINY, "--training.steps", "5"]
     code, _, errors = regard(*words, "--track", "tensorboard")
     assert code == 0, errors
-    assert errors.count("the curves are no longer drawn (OSError: no space)") == 1
+    assert errors.count("the curves are no longer logged (OSError: no space)") == 1
 
 
 def test_mlflow_holds_the_same_without_a_network(regard, text_file, tmp_path, monkeypatch):

@@ -320,12 +320,12 @@ def test_a_budget_for_hardly_a_step_is_said_to_be_short(regard, text_file, tmp_p
     train = ("train", "gpt", "--data", text_file, "--size", "tiny", "--training.threads", 1)
     code, _, err = regard(*train, "--budget", "0.01s", "--run", tmp_path / "short")
     assert code == 0
-    assert "Only 1 step fitted into this budget: a longer --budget learns more." in err
+    assert "Only 1 step fit into this budget: a longer --budget learns more." in err
     words = [*train, "--budget", "0.01s", "--run", tmp_path / "small", "--model.width", 16]
     words[words.index("tiny")] = "small"
     code, _, err = regard(*words)
     assert code == 0
-    assert "Only 1 step fitted into this budget: a smaller --size or a longer --budget learns more." in err
+    assert "Only 1 step fit into this budget: a smaller --size or a longer --budget learns more." in err
     code, _, err = regard(*train, "--training.steps", 2, "--run", tmp_path / "asked")
     assert code == 0
     assert "fitted" not in err

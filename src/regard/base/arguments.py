@@ -5,7 +5,7 @@ def generate(self, prompt: str = "", *, max_tokens: int = 200) -> str: …
 
 run.generate(5)                                 RegardError: prompt must be a string, not 5.
 
-The annotations say what is allowed. Errors raised inside name command-line options; in Python, `--top-k` is `top_k`.
+The annotations define what is allowed. Errors raised inside name command-line options; in Python, `--top-k` is `top_k`.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ PLAIN: dict[Any, Allowed] = {
 
 @functools.cache
 def kind_of(hint: Any) -> Allowed:
-    """What an annotation allows."""
+    """The values that an annotation allows."""
     if hint in PLAIN:
         return PLAIN[hint]
     origin, inside = get_origin(hint), get_args(hint)

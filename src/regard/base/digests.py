@@ -29,7 +29,7 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
         if (folder / name).exists() != (name in recorded):
             raise RegardError(f"{folder / name} {'is missing' if name in recorded else 'does not belong there'}.")
         if name in recorded and file_digest(folder / name, MAX_SHARED_BYTES) != recorded[name]:
-            raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
+            raise RegardError(f"{folder / name} is damaged or was changed: restore it from a backup.")
 
 
 def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,10 +40,10 @@ def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
 def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
     """The object that `with_digest` was given; refused if `path`, which holds it, was changed since."""
     if DIGEST not in tree:
-        raise RegardError(f"{path} has no digest: an older Regard wrote it, or it was changed; make it again.")
+        raise RegardError(f"{path} has no digest: an older Regard wrote it, or it was changed; create it again.")
     entries = {key: value for key, value in tree.items() if key != DIGEST}
     if tree[DIGEST] != _entries_digest(entries):
-        raise RegardError(f"{path} is damaged or was changed: put it back from a copy.")
+        raise RegardError(f"{path} is damaged or was changed: restore it from a backup.")
     return entries
 
 
@@ -51,7 +51,7 @@ def read_with_digest(path: Path) -> dict[str, Any]:
     """The object of a JSON file that Regard wrote."""
     tree = read_object(path)
     if tree is None:
-        raise RegardError(f"{path} is damaged: put it back from a copy.")
+        raise RegardError(f"{path} is damaged: restore it from a backup.")
     return without_digest(tree, path)
 
 

@@ -9,7 +9,7 @@
     Translate.read_query([("text", "a cat"), ("beam", "3")])     # the same from ?text=a+cat&beam=3
 
 Lengths are checked before anything works on a value: before digits become a number, and before text becomes a path or a
-word of a command. Whatever is given, the only exception is FieldError, with one sentence that names the field.
+word of a command. For any input, the only exception raised is FieldError, with one sentence that names the field.
 `schema` has the same names, bounds, defaults and documentation for an OpenAPI document.
 """
 
@@ -66,7 +66,7 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Field(ABC):
-    """What a field may be."""
+    """The kinds of values a field may have."""
 
     suggested: ClassVar[bool] = True  # for a misspelled name
     doc: str = ""
@@ -118,9 +118,9 @@ class TextField(Field):
         except UnicodeEncodeError:
             raise FieldError(f"{name} is not valid Unicode: it has half a surrogate pair.", name) from None
         if "\0" in value:
-            raise FieldError(f"{name} has a NUL character: take it out.", name)
+            raise FieldError(f"{name} contains a NUL character: remove it.", name)
         if not self.lines and BREAKS.search(value):
-            raise FieldError(f"{name} must be one line: take the line breaks out.", name)
+            raise FieldError(f"{name} must be one line: remove the line breaks.", name)
         if self.pattern and not re.fullmatch(self.pattern, value):
             raise self.refuse(name, value)
         return value
@@ -375,7 +375,7 @@ class Fields:
             if given.get(key) is not None:
                 values[one.name] = kind.read(key, given[key], texts=texts)
             elif one.default is MISSING and one.default_factory is MISSING:
-                raise FieldError(f"{key} must be {kind.noun}, and is missing.", key)
+                raise FieldError(f"{key} must be {kind.noun}, but is missing.", key)
         return cls(**values)
 
     @classmethod

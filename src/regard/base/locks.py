@@ -41,7 +41,7 @@ def try_lock(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Does a process hold this lock now? Nothing is made where there is none."""
+    """True if a process holds this lock now. No lock file is created if there is none."""
     try:
         descriptor = os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY) | PLAIN)
     except OSError:
@@ -67,7 +67,7 @@ def _take(handle: BinaryIO, shared: bool = False) -> None:
 
 
 def same_file(handle: BinaryIO, path: Path) -> bool:
-    """Does `path` still name the open file, or was it removed or replaced?"""
+    """True if `path` still names the open file; False if it was removed or replaced."""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reading files: plain or packed, bounded in size, with one clear sentence for whatever can go wrong."""
+"""Reading files: plain or packed, bounded in size, with one clear sentence for each possible failure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise RegardError(f"There is no file {str(path)!r}; check the spelling and the folder.") from None
     except PermissionError:
-        raise RegardError(f"{str(path)!r} may not be read; change its permissions or give a copy of it.") from None
+        raise RegardError(f"{str(path)!r} is not readable; change its permissions or give a copy.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise RegardError(f"{str(path)!r} is not a whole {path.suffix[1:]} file; copy or download it again.") from None
     except OSError as error:
@@ -114,7 +114,7 @@ def read_object(path: Path, most: int = MAX_JSON_BYTES, *, foreign: bool = False
 
 
 def parse_object(content: bytes | str) -> dict[str, Any] | None:
-    """A JSON object; None for anything else, also for what nests too deep."""
+    """A JSON object; None for anything else, including one nested too deeply."""
     try:
         tree = json.loads(content)
     except (ValueError, RecursionError):

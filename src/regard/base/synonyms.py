@@ -1,4 +1,4 @@
-"""What other toolkits call the things that a user may ask for: one table, our name first, then theirs.
+"""Other toolkits' names for options and settings: one table, Regard's name first, then theirs.
 
 A synonym is answered with the name that Regard uses and is not accepted itself, so that a setting has one name in
 commands, recipes and reports. Where a word has several meanings, the first of our names that fits is offered.

@@ -1,9 +1,9 @@
-"""Where the words of a text lie, in any script: Unicode's word boundaries (UAX #29), and what apostrophes stand for.
+"""The word positions of a text, in any script: Unicode's word boundaries (UAX #29), and what apostrophes stand for.
 
     don't → don't      l'eau → l' eau      Jill's → Jill 's      est-ce → est ce      3.14 → 3.14      किताब → किताब
 
-Punctuation and spaces are no words. An elided word of French, Italian or Catalan stands alone, and so does the English
-possessive. Where a script writes no spaces, words cannot be told apart without a dictionary: in Chinese, Japanese
+Punctuation and spaces are not words. An elided word of French, Italian or Catalan stands alone, and so does the English
+possessive. Where a script writes no spaces, words cannot be separated without a dictionary: in Chinese, Japanese
 (except Katakana, which is kept together), Thai, Lao, Khmer and Burmese each character with its marks counts as a word.
 """
 

@@ -68,7 +68,7 @@ def not_saved(path: Path, error: OSError) -> RegardError:
 def hidden_name(path: Path, end: str = "") -> Path:
     """A hidden name beside `path`; without `end` one of its own, so that two writers never mix."""
     if not path.name:  # "." and "/"
-        raise RegardError(f"{str(path)!r} is a folder, and no name for something new: add one.")
+        raise RegardError(f"{str(path)!r} is a folder: add a file name.")
     return path.with_name(f".{path.name}.{end or f'{secrets.token_hex(4)}.part'}")
 
 
@@ -103,7 +103,7 @@ def remove_partial_files(folder: Path, of: str | None = None) -> None:
 
 
 def is_partial(name: str, of: str | None = None) -> bool:
-    """Is this the name of a file that `atomic_write` has not finished? `of`: of the file with this name."""
+    """True for the name of a file that `atomic_write` has not finished. `of`: of the file with this name."""
     return re.fullmatch(rf"\.{'.+' if of is None else re.escape(of)}\.[0-9a-f]{{8}}\.part", name) is not None
 
 

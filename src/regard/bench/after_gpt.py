@@ -83,7 +83,7 @@ def row(
 
 
 def plain(model: Model, batches: Any, place: BenchPlace) -> PlainTraining:
-    """A plain PyTorch step of a net with this call, as written."""
+    """A plain PyTorch training step of a network with this call, without faster code."""
 
     def loss(batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
         return model.loss(batch.tokens, batch.targets)[0].mean(), None

@@ -32,7 +32,7 @@ class HttpAnswer:
     def tokens(self) -> int:
         found = re.search(rb'"completion_tokens": ?(\d+)', b"".join(self.parts))
         if found is None:
-            raise RuntimeError("the server's answer was cut")
+            raise RuntimeError("the server's answer was cut off")
         return int(found[1])
 
     def text(self) -> str:
@@ -91,7 +91,7 @@ def load(
             while going:
                 ready = selector.select(SILENCE)
                 if not ready:
-                    raise RuntimeError(f"the server has said nothing for {SILENCE:.0f} seconds")
+                    raise RuntimeError(f"the server has not responded for {SILENCE:.0f} seconds")
                 for key, _ in ready:
                     client = key.data
                     if client.receive():

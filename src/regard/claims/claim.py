@@ -52,7 +52,7 @@ class Expect:
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS or self.over not in OVERS:
-            raise ValueError(f"{self.quantity}: {self.relation!r} over {self.over!r} is no expectation")
+            raise ValueError(f"{self.quantity}: {self.relation!r} over {self.over!r} is not an expectation")
 
     @property
     def range(self) -> tuple[float, float]:
@@ -135,7 +135,7 @@ class Claim:
         if not self.expected or not self.control:
             raise ValueError(f"{self.name}: a claim needs an expectation and a control")
         if unknown := set(self.kinds) - set(KINDS):
-            raise ValueError(f"{self.name}: {unknown} is no kind of claim")
+            raise ValueError(f"{self.name}: {unknown} is not a kind of claim")
 
     @property
     def everything(self) -> tuple[Expect, ...]:

@@ -82,7 +82,7 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
     pairs = {pair: said for pair, said in JUDGED.items() if often.issuperset(pair)}
     if len(pairs) < MIN_PAIRS:
         raise RegardError(
-            f"{trial.data} has {len(pairs)} of the {len(JUDGED)} judged pairs of words often enough, and "
+            f"{trial.data} has {len(pairs)} of the {len(JUDGED)} judged word pairs often enough, but "
             f"{MIN_PAIRS} are needed; give a longer text in English, as --data wikitext-2."
         )
     said = list(pairs.values())

@@ -93,7 +93,7 @@ def run_claims(
                 failed.append(outcome)
                 bar.advance(1)
     if failed:
-        raise RegardError(f"Not all could be measured: {' '.join(failed)} The other results are saved.")
+        raise RegardError(f"Some claims could not be measured: {' '.join(failed)} The other results are saved.")
     return [results[name] for name in claims]
 
 

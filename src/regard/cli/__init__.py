@@ -93,7 +93,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 
 def _follows() -> bool:
-    """Did torchrun start this process beside another, which does the talking? What goes wrong it still says itself."""
+    """True if torchrun started this process and another one prints. What goes wrong it still says itself."""
     return os.environ.get("RANK", "0") not in ("", "0") and "WORLD_SIZE" in os.environ
 
 

@@ -32,10 +32,10 @@ def bench(
     listing: Listing = False,
     json: Annotated[Json, Parameter(help="print JSON, including every repeat")] = False,
 ) -> None:
-    """Measure the speed of Regard, of other toolkits and of this machine at the same work.
+    """Measure the speed of Regard, of other toolkits and of this machine on the same tasks.
 
-    On a GPU the work has the size of the papers; on a CPU it is small. Programs that cannot run are listed with the
-    reason. Run nothing else meanwhile.
+    On a GPU the tasks are as large as in papers; on a CPU they are small. Programs that cannot run are listed with the
+    reason. Run nothing else at the same time.
 
         regard bench --list
         regard bench gpt-train --repeats 3

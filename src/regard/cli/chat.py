@@ -65,7 +65,7 @@ def chat(
     temperature
         below 1: safer, above 1: more varied, 0: greedy [default: 1; translators search instead of sampling]
     seed
-        the same seed and the same lines write the same texts
+        the same seed and the same lines give the same texts
     n_best
         number of translations to show [default: 3]
     """
@@ -97,7 +97,7 @@ def chat(
 
 
 def talk_with(talk: Talk) -> None:
-    """Answer each line until the input ends or /quit; on a terminal a mistake is said, and the talk goes on."""
+    """Answer each line until the input ends or /quit; on a terminal, errors are printed and it continues."""
     if sys.stdin is None or not sys.stdin.isatty():
         for number, line in enumerate(stdin_lines(), start=1):
             try:

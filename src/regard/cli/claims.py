@@ -61,7 +61,7 @@ def claims(
     data
         text for a claim that reads one (embeddings): a file, a folder or the name of a corpus
     first_seed
-        explore: use the seeds from this one on; the verdict's own seeds are different
+        explore: use seeds starting from this one; the verdict's own seeds are different
     knob
         explore: set one of the claim's numbers, as in --knob q=12
     listing
@@ -171,7 +171,7 @@ def _print_list(names: Sequence[str], as_json: bool) -> None:
 
 
 def _tell(result: ClaimResult) -> None:
-    """A line of the log for each claim as it comes out."""
+    """A log line for each claim when its result is known."""
     from regard.report.progress import clock, say
 
     if not result.cached:

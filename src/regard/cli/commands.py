@@ -117,7 +117,7 @@ def _no_verb(option: str) -> str:
 
 
 def _instead(verb: str, text: str, words: list[str]) -> str:
-    """What a user who gave a text to a verb on the command line may have meant."""
+    """A suggestion for a user who passed a text to a verb on the command line."""
     run = shlex.quote(words[1]) if len(words) > 1 and words[1] != text else "RUN"
     if _is_run(text) and not (len(words) > 1 and _is_run(words[1])):
         return f"put the run first, as in `{verb} {shlex.quote(text)}`."

@@ -42,7 +42,7 @@ def complete_system(context: Any) -> Iterator[str]:
 
 
 def complete_target(context: Any) -> Iterator[str]:
-    """Systems, then recipes and one's own code."""
+    """Systems, then recipes and the user's own code."""
     yield from complete_system(context)
     yield from (name for name in _files(context.incomplete) if name.endswith((".toml", ".py", "/")))
 
@@ -70,7 +70,7 @@ def install_completion(*, shell: Literal["bash", "zsh", "fish", "powershell"] | 
     Parameters
     ----------
     shell
-        name of the shell [default: the one in which this runs]
+        name of the shell [default: the current one]
     """
     from cyclopts.completion.detect import ShellDetectionError
 

@@ -115,7 +115,7 @@ def number_in(rest: str, name: str, kind: type) -> Any:
 
 
 class Drawing(Talk):
-    """What both have: how tokens are drawn."""
+    """Shared by both: how tokens are sampled."""
 
     sampling: Any  # regard.Sampling
 
@@ -177,7 +177,7 @@ def chosen(rest: str, there: int) -> int:
 
 @dataclass
 class Turn:
-    """What /undo and /retry go back to."""
+    """The state that /undo and /retry return to."""
 
     before: str  # the text before your line
     yours: str  # … and after it, where the model went on
@@ -225,7 +225,7 @@ class Writing(Drawing):
         self.write()
 
     def write(self) -> None:
-        """The model goes on; what it has written when it is stopped stays."""
+        """The model continues; text written before an interruption is kept."""
         self.shown = []
         show(self.text.rpartition("\n")[2], end="")
         self.writing, self.stopped = True, False
@@ -392,7 +392,7 @@ class Translating(Drawing):
 
     def take(self, rest: str) -> None:
         if not self.pairs:
-            raise RegardError("There is nothing to take: type a sentence first.")
+            raise RegardError("There is nothing to choose from: type a sentence first.")
         source, found, _ = self.pairs[-1]
         taken = chosen(rest, len(found))
         self.pairs[-1] = (source, found, taken)

@@ -67,7 +67,7 @@ def doctor(
     yes: bool = False,
     json: Json = False,
 ) -> None:
-    """Report on this machine: versions, memory, GPUs, the cache, optional packages, and the faster code that runs here.
+    """Report on this machine: versions, memory, GPUs, the cache, optional packages, and which faster code it uses.
 
         regard doctor
         regard doctor --prune 30
@@ -139,7 +139,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _cache(folder: Path) -> Iterator[dict[str, Any]]:
-    """What lies in the cache, with its size."""
+    """The contents of the cache, with their sizes."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
         size = sum(_size(file) for file in files)
@@ -229,7 +229,7 @@ def _prune(folder: Path, days: int) -> str:
 
 
 def _clear(folder: Path, yes: bool) -> str:
-    """Delete what Regard wrote into a part of the cache; a link in its place is left, and so are links inside it."""
+    """Delete the files Regard wrote to one part of the cache; symbolic links are left in place."""
     if not os.path.lexists(folder):
         return f"There is no {folder}: nothing to delete."
     if folder.is_symlink():

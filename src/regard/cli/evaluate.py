@@ -44,7 +44,7 @@ def evaluate(
     texts: Annotated[bool, Parameter(group=TRANSLATORS)] = False,
     bleu_tokenizer: Annotated[str | None, Parameter(group=TRANSLATORS, metavar="NAME")] = None,
     average: Annotated[
-        Average, Parameter(help="average the weights of the last N validations (not of language models)")
+        Average, Parameter(help="average the weights of the last N validations (not for language models)")
     ] = None,
     weights: Weights = "best",
     device: Device = "auto",
@@ -72,7 +72,7 @@ def evaluate(
     overlap
         tokens of a segment that only warm up the state [default: half]
     rows
-        batch size; it changes the speed, and at most the last digits of the numbers
+        batch size; it affects speed, and at most the last digits of the results
     by_length
         also report BLEU, chrF and accuracy by the length of the source
     texts

@@ -1,4 +1,4 @@
-"""From a file to a file, line by line, in constant memory; what a kill interrupts goes on where it was.
+"""From a file to a file, line by line, in constant memory; an interrupted job resumes where it stopped.
 
 OUT.part        the lines written so far; it becomes OUT when it is complete (of subtitles: one line for each sentence)
 OUT.part.json   what was asked for: another question does not go on with it
@@ -36,7 +36,7 @@ Answer = Callable[[Iterable[str], tuple[int, int]], Iterator[str]]
 def line_by_line(
     source: Path, out: Path, question: Mapping[str, Any], answer: Answer, subtitles: Subtitles | None = None
 ) -> None:
-    """Write `answer` of each line of a file to another file, or go on with it; of subtitles, of each sentence."""
+    """Write `answer` of each line of a file to another file, or resume; for subtitles, of each sentence."""
     _check_free(out)
     part, note = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.part.json")
     if source.exists() and not source.is_file() and not source.is_dir():  # read twice, it would seem empty
@@ -133,7 +133,7 @@ def _counted(lines: Iterable[bytes], bar: Bar) -> Iterator[bytes]:
 
 
 def run_digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
-    """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    """Everything that a run's answers depend on, so that a file is finished only by the model that began it."""
     from regard.base.fields import whole_number
     from regard.runs.store.folder import moments
     from regard.text.readers.sources import content_digest

@@ -50,7 +50,7 @@ def generate(
     temperature
         below 1: safer, above 1: more varied, 0: greedy
     seed
-        the same seed writes the same text
+        the same seed gives the same text
     beam
         instead of sampling, print the N most probable ways to finish the line, by beam search of this size
     source
@@ -112,7 +112,7 @@ def generate(
 
 
 def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequence[Any], **how: Any) -> None:
-    """What the model makes of each line of a file, to another file."""
+    """Write the model's completion of each line of a file to another file."""
     import json as json_module
 
     from regard.cli.file_to_file import ReadAhead, line_by_line, run_digests

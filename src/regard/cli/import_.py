@@ -1,4 +1,4 @@
-"""`import`: a model of another program becomes a run."""
+"""`import`: turn another program's model into a run."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def inspect(
 ) -> None:
     """Show the inside of a run while it reads a text: predictions at each step, attention, gates and gradients.
 
-    For a translator also the tree of its beam search, and for an n-gram the order that gave each probability.
+    Translators also show the tree of their beam search, and n-grams the order that gave each probability.
 
         regard inspect runs/mine "the cat sat on the"
         regard inspect runs/mine "the cat sat on the" --work --step 3
@@ -95,7 +95,7 @@ def inspect(
         show what each layer would predict: its best word, the rank of the true one, and the distance to the prediction
     ablate
         show how much log P changes without each part: heads, attention, feedforward, layers, gates, words or orders;
-        beside it, the change without random components of the same size; several lines give an interval
+        for comparison, the change without random components of the same size; several lines give an interval
     removed
         with --ablate: replace the value by zero, mean (over the lines) or resampled (from another line)
         [default: zero]
@@ -109,7 +109,7 @@ def inspect(
     rather
         the other word of --why
     head_scores
-        show how much of each head's attention goes to the previous word, to one distance, to copies and after copies
+        show how much of each head's attention goes to the previous word, one distance, copies, and after copies
     top
         number of next tokens to show
     html
@@ -164,7 +164,7 @@ def inspect(
 def _print_cause(
     loaded: AnyRun, question: CauseQuestion, text: str, target: str | None, search: dict[str, Any], json: bool
 ) -> None:
-    """What a translator writes by itself is its target, unless one is given."""
+    """The target is the translator's own output, unless one is given."""
     source_tokenizer = getattr(loaded, "source_tokenizer", None)
     if source_tokenizer is not None and target is None:
         trace = _read(loaded, "trace", text, target, search)

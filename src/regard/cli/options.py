@@ -91,7 +91,7 @@ OutFile = Annotated[
 ]
 
 Weights = Annotated[
-    str, Parameter(metavar="{best,last,STEP}", group=MODEL, help="best on validation, last, or of a saved step")
+    str, Parameter(metavar="{best,last,STEP}", group=MODEL, help="best on validation, last, or a saved step")
 ]
 Average = Annotated[
     int | None, Parameter(metavar="N", group=MODEL, help="average the weights of the last N validations")
@@ -120,7 +120,7 @@ def named(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def check_systems(names: Sequence[str]) -> None:
-    """Answer a misspelt system before anything heavy is loaded; recipes and one's own code are looked at later."""
+    """Reject a misspelled system before anything heavy is loaded; recipes and user code are checked later."""
     from regard.systems.catalogue import find
     from regard.systems.own.code import is_own
 

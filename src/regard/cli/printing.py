@@ -67,7 +67,7 @@ MOST_MISTAKES = 20
 
 
 def print_labels(facts: dict[str, Any], as_json: bool) -> None:
-    """A classifier's numbers, each label's, and which is taken for which: a table, or of many labels the mistakes."""
+    """A classifier's scores, overall and per label, and its confusion table, or for many labels its mistakes."""
     from regard.report.table import print_json, print_table
 
     if as_json:

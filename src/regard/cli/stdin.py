@@ -1,4 +1,4 @@
-"""Text that comes through a pipe: all of it, or as it comes, so that a line is answered before the next is written."""
+"""Text that comes through a pipe: all of it, or as it arrives, so that each line is answered before the next."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def translate(
     temperature
         above 0: sample instead of searching
     seed
-        the same seed samples the same translations
+        the same seed gives the same translations
     alignment
         also print which source word each word attends to: 0-0 1-2 …
     attention
@@ -86,7 +86,7 @@ def translate(
     source
         translate this file instead of stdin; in subtitles (.srt, .vtt) the text of each cue
     engine
-        program that searches; the others run on a CPU, and ctranslate2-int8 is the fastest
+        program that runs the search; the others run on a CPU, and ctranslate2-int8 is the fastest
     """
     from regard.cli.file_to_file import ReadAhead, line_by_line, run_digests
     from regard.decoding.sampling import Sampling

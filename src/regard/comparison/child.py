@@ -66,7 +66,7 @@ def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, 
     """The trained run, and the memory that this process used before."""
     before = peak_memory(torch.device("cpu"))
     if folder.is_symlink():
-        raise RegardError(f"{folder} leads out of the comparison: put the run itself there.")
+        raise RegardError(f"{folder} is a link that points outside the comparison: replace it with the run itself.")
     tokenizers = plan.tokenizers
     recipe = entrant.recipe.replace(training={"seed": seed})
     if (folder / "run.json").exists() and entrant.counted:  # killed before it saved the cost of counting

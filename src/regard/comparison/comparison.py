@@ -166,7 +166,7 @@ class Comparison:
 
     @property
     def telling(self) -> list[Difference]:
-        """The differences to report: between neighbours, and all whose interval contains zero."""
+        """The differences to report: between neighbors, and all whose interval contains zero."""
         place = {row["label"]: number for number, row in enumerate(self.order)}
         return [d for d in self.differences if place[d.worse] - place[d.better] == 1 or not d.beyond]
 

@@ -77,7 +77,7 @@ class OtherOrder:
 
     @property
     def swapped(self) -> bool:
-        """Do two systems exist of which one was clearly ahead there, and the other at the end?"""
+        """True if one system was clearly ahead there and another one at the end."""
         return any(
             self.final[worse] - self.final[better] > NEAR and self.there[better] - self.there[worse] > NEAR
             for better, worse in combinations(self.final, 2)

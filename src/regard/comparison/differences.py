@@ -22,7 +22,7 @@ class Difference:
 
     @property
     def beyond(self) -> bool:
-        """Is zero outside the interval of the paired difference?"""
+        """True if zero is outside the interval of the paired difference."""
         return not self.low <= 0 <= self.high
 
 

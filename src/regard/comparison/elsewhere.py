@@ -103,7 +103,7 @@ class Child:
             self.process = None
 
     def checkpoint(self) -> Any:
-        """Called by submitit when the job is preempted or out of time: it is queued again, and the run goes on."""
+        """Called by submitit when the job is preempted or out of time: it is queued again, and the run continues."""
         from submitit.helpers import DelayedSubmission
 
         self.end()
@@ -117,7 +117,7 @@ class Child:
 
 
 class Slurm:
-    """Jobs of one run each; what each wrote lies in the comparison's folder slurm."""
+    """Jobs of one run each; their output is in the comparison's folder slurm."""
 
     def __init__(self, folder: Path, options: Mapping[str, Any]) -> None:
         import submitit

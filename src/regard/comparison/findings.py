@@ -119,7 +119,7 @@ def side_by_side(comparison: Comparison) -> int:
 
 
 def largest_step(comparison: Comparison) -> str:
-    """The most tokens of one optimiser step."""
+    """The maximum number of tokens in one optimizer step."""
     settings = [entrant.recipe.training for entrant in comparison.plan.entrants]
     return group_digits(max(each.batch_tokens for each in settings if isinstance(each, GradientTraining)))
 

@@ -1,4 +1,4 @@
-"""What `regard demo` asks: every language model and every translator, on built-in text, with a time for each."""
+"""What `regard demo` compares: every language model and every translator, on built-in text, with a time for each."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ TRANSLATION = Ladder(
 
 
 def side_by_side() -> bool:
-    """Is there a core for each ladder?"""
+    """True if there is a core for each ladder."""
     return cores() > 1

@@ -142,11 +142,11 @@ def _check_names(names: Sequence[str], where: Path) -> None:
         if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
             raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
     if len({unicodedata.normalize("NFKC", name).casefold() for name in names}) < len(names):
-        raise RegardError(f"{where} has two runs of one name: restore the file.")
+        raise RegardError(f"{where} has two runs with the same name: restore the file.")
 
 
 def _is_whole(plan: Plan) -> bool:
-    """Are all parts there, and what they must be?"""
+    """True if all parts are present and valid."""
     facts = plan.facts
     try:
         split = facts["split"]

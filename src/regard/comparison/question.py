@@ -107,7 +107,7 @@ class Question:
     def rungs(self) -> list[Rung]:
         """The rows, oldest first, the user's own last; language models always include two n-grams."""
         if twice := next((name for name in self.systems if self.systems.count(name) > 1), None):
-            raise RegardError(f"{twice} is named twice; each system stands in the table once.")
+            raise RegardError(f"{twice} is named twice; name each system only once.")
         task = task_named(self.task)
         named = list(self.systems) or [system.name for system in SYSTEMS if system.task == task.name]
         always = list(task.always)
@@ -190,7 +190,7 @@ def match_for(budget: str) -> str:
 
 
 def asks_for_translation(data: str) -> bool:
-    """Does this data, with no system named, mean translation: pairs that are not also a text?"""
+    """True if this data, with no system named, implies translation: pairs that are not also a text."""
     if is_named(data):
         return data == "phrasebook" or (data in CATALOGUE and is_pairs(data))
     path = Path(data)

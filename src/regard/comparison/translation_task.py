@@ -158,7 +158,7 @@ def read_test(plan: Plan) -> tuple[list[str], list[str]]:
         kept = json.loads(read_whole(path, MAX_SHARED_BYTES) if path.exists() else "")
         return kept["sources"], kept["references"]
     except (OSError, ValueError, KeyError):
-        raise RegardError(f"{path} is damaged or gone; choose another --run.") from None
+        raise RegardError(f"{path} is damaged or missing; choose another --run.") from None
 
 
 class _Bleus(Scores):

@@ -120,7 +120,7 @@ def _download(file: File, url: str, path: Path, progress: Progress | None) -> No
         if file.sha256 is None and (first := _recorded(path)) not in (None, digest):
             raise RegardError(
                 f"{url} is not the {file.name} that was fetched first (SHA-256 {digest[:12]}…, not {first[:12]}…), so "
-                "it was discarded: its publisher has changed it, or someone else has. To accept it, remove "
+                "it was discarded: its publisher or someone else has changed it. To accept it, remove "
                 f"{_record(path)}."
             )
         if file.sha256 is None:  # before the file has its name: no file without a record
@@ -138,7 +138,7 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
         try:
             yield
         except HTTPError as error:
-            raise RegardError(f"{url} answers {error.code} ({error.reason}); try a mirror (REGARD_MIRROR).") from None
+            raise RegardError(f"{url} returned {error.code} ({error.reason}); try a mirror (REGARD_MIRROR).") from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise RegardError(f"{url} cannot be reached ({reason}); check the network and try again.") from None
@@ -169,14 +169,14 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
                 since, mark = now, done
     if total is not None and done < total:
         raise RegardError(
-            f"{url} broke off after {group_digits(done)} of {group_digits(total)} bytes; run the command again."
+            f"{url} was cut off after {group_digits(done)} of {group_digits(total)} bytes; run the command again."
         )
 
 
 def _require_size(url: str, size: int) -> None:
     if size > MAX_BYTES:
         raise RegardError(
-            f"{url} holds more than {MAX_BYTES >> 20} MiB, more than any corpus in the catalogue, so it was discarded; "
+            f"{url} holds more than {MAX_BYTES >> 20} MiB, more than any corpus in the catalog, so it was discarded; "
             "fetch it from elsewhere (REGARD_MIRROR)."
         )
 

@@ -56,7 +56,7 @@ class Beam:
         if not 1 <= self.n_best <= self.width:
             raise RegardError(f"--n-best must be at least 1 and at most --beam {self.width}, not {self.n_best}.")
         if not -10 <= self.length_penalty <= 10:
-            raise RegardError(f"--length-penalty must lie between -10 and 10, not {self.length_penalty}.")
+            raise RegardError(f"--length-penalty must be between -10 and 10, not {self.length_penalty}.")
 
 
 BEAM = Beam()

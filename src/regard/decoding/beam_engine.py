@@ -37,7 +37,7 @@ FEW_SOURCES = 16
 
 
 class Searcher(Protocol):
-    """What searches for translations: `BeamEngine` here, or another program."""
+    """A search engine for translations: `BeamEngine` here, or another program."""
 
     def search(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig

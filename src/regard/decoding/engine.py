@@ -144,7 +144,7 @@ class Engine:
         Sampling depends on the seed and the text's number alone."""
         for name, most in (("max_tokens", max_tokens), ("lines", lines)):
             if most < 0:
-                raise RegardError(f"{name} is {most}, and cannot be less than 0.")
+                raise RegardError(f"{name} is {most}, but cannot be less than 0.")
         prompt = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
         draws = random_stream(seed, number)
         text = Text(number, prompt, self._end(prompt.tokens), draws, max_tokens, lines, on_reread)

@@ -61,7 +61,7 @@ def one_sampling(
     fields = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = {name: value for name, value in fields.items() if value is not None}
     if sampling is not None and given:
-        raise RegardError(f"sampling and {next(iter(given))} both say how to draw: give one of them.")
+        raise RegardError(f"sampling and {next(iter(given))} both specify how to sample: give only one of them.")
     return sampling or Sampling(**given)  # type: ignore[arg-type]
 
 

@@ -74,7 +74,7 @@ def confusion(gold: Sequence[str], predicted: Sequence[str]) -> Confusion:
     if len(gold) != len(predicted):
         raise RegardError(f"There are {len(predicted)} predictions for {len(gold)} labels; give one line for each.")
     if not len(gold):
-        raise RegardError("There is no line to label; give at least one.")
+        raise RegardError("There are no lines to label; give at least one.")
     table: Confusion = {}
     for (truth, guess), count in sorted(Counter(zip(gold, predicted)).items()):
         table.setdefault(truth, {})[guess] = count

@@ -3,7 +3,7 @@
     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)             Och & Ney 2003
 
 over all sentences: A the links found, S the sure and P the possible gold links (S is part of P). A link is
-(source word, target word), counted from 0. Attention is between tokens; `word_links` makes links of it. Two baselines
+(source word, target word), counted from 0. Attention is between tokens; `word_links` turns it into links. Two baselines
 without a network: the diagonal, and IBM model 1 (Brown et al. 1993).
 """
 
@@ -47,7 +47,7 @@ def word_links(
     target_words: Sequence[Span],
     threshold: float | None = None,
 ) -> set[Link]:
-    """Links from the weights [T, S] of target tokens on source tokens, and where tokens and words lie in their texts.
+    """Links from the weights [T, S] of target tokens on source tokens, and the spans of tokens and words.
 
     A word's weight is the sum over its tokens. Each target word is linked to the source word with the most weight, or
     with a threshold to all that have at least this share of its weight on words. <eos> has no span: rows and columns

@@ -171,7 +171,7 @@ def refuse_escaped(texts: Sequence[str], whose: str, share: float = ESCAPED_REFE
     if len(found) > share * len(texts):
         line, escape = found[0]
         raise RegardError(
-            f"{whose} are escaped or tokenised ({escape} in line {line}, {len(found)} such lines), whose BLEU "
+            f"{whose} are escaped or tokenized ({escape} in line {line}, {len(found)} such lines), whose BLEU "
             "would be wrong: give plain, untokenised text."
         )
 
@@ -191,4 +191,4 @@ def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
             f"There are {len(hypotheses)} sentences and {len(references)} references; give one line for each."
         )
     if not len(references):
-        raise RegardError("There is no sentence to score; give at least one.")
+        raise RegardError("There are no sentences to score; give at least one.")

@@ -1,6 +1,6 @@
 """A text split into documents of about equal length (whole lines), and the loss of each.
 
-A model's loss differs from passage to passage, and neighbouring words are correlated. So the bootstrap, which estimates
+A model's loss differs from passage to passage, and neighboring words are correlated. So the bootstrap, which estimates
 how much a perplexity would vary on other text, resamples documents and not words (Koehn 2004).
 """
 

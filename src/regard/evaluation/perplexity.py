@@ -67,12 +67,12 @@ class Method:
 
     @classmethod
     def in_training(cls, model: Model) -> Method:
-        """At most 256 tokens whatever the context, half of them warm-up: learning curves of all systems are alike."""
+        """At most 256 tokens whatever the context, half of them warm-up: so that learning curves are comparable."""
         return cls.of(model, min(SEGMENT, _context(model) or SEGMENT))
 
 
 def _context(model: Model) -> int | None:
-    """The most tokens that the model reads, or learned to read, at once."""
+    """The maximum number of tokens that the model reads, or learned to read, at once."""
     return model.context or getattr(getattr(model, "settings", None), "context", None)
 
 

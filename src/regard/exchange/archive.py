@@ -81,7 +81,7 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
     if isinstance(code := facts.get("code"), dict):
         name = str(code.get("file", ""))
         if not NAME.fullmatch(name) or not name.endswith(".py") or not (folder / name).exists():
-            raise RegardError(f"{folder} was trained with its own code, and {name!r:.80} is missing: put it back.")
+            raise RegardError(f"{folder} was trained with its own code, and {name!r:.80} is missing: restore it.")
         if _hides_module(name):
             raise RegardError(
                 f"{folder} was trained with {name}, which would hide the module of that name elsewhere: "
@@ -94,7 +94,7 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     if path.is_symlink() or not path.is_file():
-        raise RegardError(f"{path} is a link or no plain file: put the file itself there.")
+        raise RegardError(f"{path} is a link or not a plain file: replace it with the file itself.")
     with reading(path) as stream:
         yield stream
 
@@ -143,7 +143,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     say(f"imported {pluralize(len(recorded), 'file')} of a run; every digest is as recorded")
     for name in recorded:
         if name.endswith(".py"):
-            say(f"note: it was trained with code of its own, {run / name}, which runs only after you have named it")
+            say(f"note: it was trained with custom code, {run / name}, which runs only after you have named it")
     return run
 
 
@@ -157,7 +157,7 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
     names = [entry.filename for entry in entries]
     if MANIFEST not in names:
         inside = "a model that PyTorch pickled" if any(name.endswith("/data.pkl") for name in names) else "a zip"
-        raise RegardError(f"{file} is {inside} and no archive of a run: it has no {MANIFEST}.")
+        raise RegardError(f"{file} is {inside} and not an archive of a run: it has no {MANIFEST}.")
     if sum(entry.file_size for entry in entries) > file.stat().st_size:
         raise _damaged(file, "it claims to hold more than it can")
     for entry in entries:

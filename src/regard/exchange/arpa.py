@@ -1,4 +1,4 @@
-"""ARPA files: n-gram models as text, the format that kenlm, SRILM and speech recognisers share.
+"""ARPA files: n-gram models as text, the format that kenlm, SRILM and speech recognizers share.
 
     \\3-grams:
     log₁₀ p(w₃ | w₁ w₂) ⇥ w₁ w₂ w₃ ⇥ log₁₀ β(w₁ w₂ w₃)

@@ -89,7 +89,7 @@ def _tokenizer_of(tokens: list[str]) -> Tokenizer:
     """Words between white space, or characters if every word is one."""
     if tokens[:2] != ["<eos>", "<unk>"]:
         raise RegardError(
-            "The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer (an "
+            "The file has no <unk>, so its words alone do not define how to tokenize text: give --tokenizer (an "
             "export from Regard writes it next to the file, as NAME.tokenizer.json)."
         )
     by_character = all(len(token) == 1 for token in tokens[2:])

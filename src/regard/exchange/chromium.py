@@ -44,7 +44,7 @@ class Chromium:
     def start(cls) -> Iterator[Chromium]:
         program = find_chromium()
         if program is None:
-            raise RegardError("--check needs Chromium or Chrome, and this machine has neither.")
+            raise RegardError("--check needs Chromium or Chrome, but this machine has neither.")
         to_browser, from_browser = os.pipe(), os.pipe()
         as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -97,7 +97,7 @@ class Chromium:
         while b"\0" not in self._rest:
             piece = os.read(self._back, 1 << 20)
             if not piece:
-                raise RegardError("Chromium ended before it answered.")
+                raise RegardError("Chromium exited before it responded.")
             self._rest += piece
         first, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(first)

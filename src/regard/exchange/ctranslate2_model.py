@@ -78,7 +78,7 @@ def specify(run: Any) -> Any:
         spec = TransformerDecoderModelSpec(_decoder_alone(run.model))
         spec.register_vocabulary(symbols(run.tokenizer))
         return _configured(spec, symbols(run.tokenizer))
-    raise RegardError(f"--to ctranslate2 takes transformer and gpt, and not {run.recipe.system}.")
+    raise RegardError(f"--to ctranslate2 supports transformer and gpt, not {run.recipe.system}.")
 
 
 def translator_spec(model: Transformer, source: list[str], target: list[str], rows: int = ROWS) -> Any:

@@ -42,7 +42,7 @@ def export(
 
 @checked
 def import_model(file: str | Path, *, run: str | Path | None = None, tokenizer: str | Path | None = None) -> AnyRun:
-    """Make a run of another program's model, and open it.
+    """Make a run from another program's model, and open it.
 
     Example:
         run = regard.import_model("gpt2", run="runs/gpt2")

@@ -135,7 +135,7 @@ def _named_in(folder: Path) -> list[str]:
                 f"{folder} has its weights in {pickled[0]}, a pickle, which can run any code when it is opened: if you "
                 "trust it, load it with its own program and save it as safetensors."
             )
-        raise RegardError(f"{folder} has no {WEIGHTS}: it holds no weights that Regard reads.")
+        raise RegardError(f"{folder} has no {WEIGHTS}: it contains no weights that Regard can read.")
     places = read_json(folder / INDEX).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise RegardError(f"{folder / INDEX} names no files: it is damaged; copy the folder again.")

@@ -158,7 +158,7 @@ def import_file(file: Path, run: Path | None = None, tokenizer_file: Path | None
             begin = stream.read(4)
         if begin == b"GGUF":
             raise RegardError(
-                f"{file} is a GGUF file, which Regard writes and does not read: import the folder it was made of."
+                f"{file} is a GGUF file, which Regard writes but does not read: import the folder it was made from."
             )
         module = next((name for mark, name in READERS.items() if begin.startswith(mark)), "arpa_runs")
     made: Path = import_module(f"regard.exchange.{module}").read(file, run or Path("runs") / file.stem, tokenizer_file)

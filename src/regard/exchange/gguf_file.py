@@ -65,13 +65,13 @@ def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
     check_choice("--quantization", quantization, tuple(KINDS))
     settings = run.recipe.model
     if quantization == "q8_0" and settings.width % BLOCK:
-        raise RegardError(f"q8_0 needs a width that {BLOCK} divides, and model.width is {settings.width}: use f16.")
+        raise RegardError(f"q8_0 needs a width divisible by {BLOCK}, but model.width is {settings.width}: use f16.")
     if run.tokenizer.kind != "bpe":
         raise RegardError(
             f"data.tokenizer {run.tokenizer.kind}: GGUF knows byte pairs; train with --data.tokenizer bpe."
         )
     if run.tokenizer.normalisation != "none":
-        say(f"note: GGUF cannot say that text is normalised ({run.tokenizer.normalisation}): normalise it before")
+        say(f"note: GGUF cannot record that text is normalized ({run.tokenizer.normalisation}): normalise it before")
     tensors = _llama(run) if run.recipe.system == "llama" else _gpt2(run)
     writer = gguf.GGUFWriter(out, "llama" if run.recipe.system == "llama" else "gpt2")
     writer.add_name(run.folder.resolve().name)

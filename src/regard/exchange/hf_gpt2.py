@@ -1,4 +1,4 @@
-"""`gpt` as Hugging Face's GPT2LMHeadModel, and the other way round: the same blocks under other names.
+"""`gpt` as Hugging Face's GPT2LMHeadModel, and vice versa: the same blocks under different names.
 
 Theirs holds linear maps as [in, out] (`Conv1D`), ours as [out, in]. Positions at the input become the table that GPT-2
 adds, missing biases are zeros, and a factor s on the word vectors is in the table: where that also predicts, the last

@@ -47,7 +47,7 @@ def config_of(run: TranslationRun) -> dict[str, Any]:
     check_settings(settings, form)
     if run.source_tokenizer is not run.tokenizer:
         raise RegardError(
-            "data.joint false: source and target have a vocabulary each, and a folder of Hugging Face has one "
+            "data.joint false: source and target have separate vocabularies, but a Hugging Face folder has one "
             "tokenizer; train with --data.joint true, or use --to ctranslate2 or --to onnx."
         )
     shared = run.model.source_embedding is None
@@ -240,7 +240,7 @@ def _check_fixed(config: Config, weights: ForeignWeights, width: int, vocabulary
     """Parts that theirs may hold and ours has not, as long as they say nothing new."""
     if "final_logits_bias" in weights.unread and bool(weights.take("final_logits_bias", 1, vocabulary).any()):
         raise RegardError(
-            f"final_logits_bias in {weights.where} is not zero, and Regard's transformer has no such bias."
+            f"final_logits_bias in {weights.where} is not zero, but Regard's transformer has no such bias."
         )
     for side in ("encoder", "decoder"):
         name, count = f"model.{side}.embed_positions.weight", config.number("max_position_embeddings", 1024)
@@ -249,5 +249,5 @@ def _check_fixed(config: Config, weights: ForeignWeights, width: int, vocabulary
         positions = weights.take(name, count, width)
         if not torch.allclose(positions, _positions(count, width), atol=1e-3):
             raise RegardError(
-                f"{name} in {weights.where} holds other positions than sine waves: Regard cannot add them."
+                f"{name} in {weights.where} has positions other than sine waves, which Regard does not support."
             )

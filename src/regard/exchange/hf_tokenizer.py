@@ -79,7 +79,7 @@ def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
     """The folder's tokenizer as ours, and for each of our ids theirs."""
     path = folder / "tokenizer.json"
     if not path.exists():
-        raise RegardError(f"{folder} has no tokenizer.json: give the tokenizer of its text with --tokenizer.")
+        raise RegardError(f"{folder} has no tokenizer.json: provide its tokenizer with --tokenizer.")
     there = read_json(path)
     try:
         engine = Engine.from_str(json.dumps(there))

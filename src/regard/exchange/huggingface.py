@@ -155,7 +155,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     check_free(run)
     if not (folder / "config.json").exists():
         what = "a run already" if (folder / "run.json").exists() else "a folder without config.json"
-        raise RegardError(f"{folder} is {what}: Regard imports folders of Hugging Face, archives and .arpa files.")
+        raise RegardError(f"{folder} is {what}: Regard imports Hugging Face folders, archives and .arpa files.")
     config = Config.of_folder(folder)
     kind = config.values.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -166,7 +166,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     tokenizer, order = _tokenizer(folder, config, tokenizer_file)
     if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
         raise RegardError(
-            f"{folder}: the tokenizer has {len(order)} tokens and the model {vocabulary}; they must be the same."
+            f"{folder}: the tokenizer has {len(order)} tokens but the model has {vocabulary}; they must match."
         )
     data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
     training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least

@@ -66,7 +66,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     check_free(run)
     there = read_json(file)
     if not isinstance(values := there.get("config"), dict):
-        raise RegardError(f"{file} is JSON and has no config of a model: Regard reads those that minGPT's layout has.")
+        raise RegardError(f"{file} is JSON without a model config: Regard reads only minGPT's layout.")
     config = Config(file, values | {"n_positions": values.get("block_size")})
     size = config.number("vocab_size")
     if not 1 <= size <= len(LETTERS):

@@ -249,7 +249,7 @@ def write(run: AnyRun, out: Path) -> None:
     first = Example(past=0).state(model)
     if not isinstance(model, Translator) and any(bool(leaf.any()) for leaf in first.values()):
         path = next(path for path, leaf in first.items() if bool(leaf.any()))
-        raise RegardError(f"--to onnx begins every text with zeros, and this model's {path} begins otherwise.")
+        raise RegardError(f"--to onnx starts every text from zeros, but this model's {path} starts differently.")
     with open(out / WEIGHTS, "xb") as file:
         shared = SharedWeights(file)
         graphs = {name: save_graph(graph, out / f"{name}.onnx", shared) for name, graph in _graphs(model)}

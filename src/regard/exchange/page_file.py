@@ -1,4 +1,4 @@
-"""A run as one HTML file that runs by itself: model, tokenizers, views and worker, with no network and no server.
+"""A run as one self-contained HTML file: model, tokenizers, views and worker, with no network and no server.
 
 `page_graphs.py` exports the graphs, `page_model.py` and `page_weights.py` make them data, and the modules in
 `web/lab/static/page` compute them in the browser. The views are the lab's own.
@@ -61,7 +61,7 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
     if size > LARGEST:
         smaller = "" if weights == "int8" else " --weights int8 makes it smaller;"
         raise RegardError(
-            f"This model would be a page of {format_bytes(size)}, and pages end at {format_bytes(LARGEST)}:{smaller} "
+            f"This model would be a page of {format_bytes(size)}, and the limit is {format_bytes(LARGEST)}:{smaller} "
             "--to onnx and `regard serve` have no such limit."
         )
     return _page(run, made, block, weights, license, scored)
@@ -108,7 +108,7 @@ def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _levels(model: NGram, block: PageWeights) -> Iterator[dict[str, int]]:
-    """Of each order the words after each context, in order: those after context c are begin[c] … begin[c + 1]."""
+    """For each order, the words after each context, in order: those after context c are begin[c] … begin[c + 1]."""
     contexts = 1
     for level in model.levels:
         keys, *numbers = (part[:-1].cpu().numpy() for part in (level.keys, level.log_probability, level.log_backoff))
@@ -138,7 +138,7 @@ def _network(run: AnyRun, block: PageWeights) -> tuple[dict[str, Any], list[dict
     if not isinstance(run, PairRun):
         first = Example(sources=1, past=0).state(model)
         if any(bool(leaf.any()) for leaf in first.values()):
-            raise RegardError("--to page begins every text with zeros, and this model begins otherwise.")
+            raise RegardError("--to page starts every text from zeros, but this model starts differently.")
         kinds = {True: "f", False: "i"}
         network["state"] = [[path, list(leaf.shape), kinds[leaf.is_floating_point()]] for path, leaf in first.items()]
     return network, parts
@@ -151,7 +151,7 @@ def _order(part: dict[str, Any]) -> tuple[bool, bool]:
 
 
 def _part(output: str) -> dict[str, Any] | None:
-    """What a page says of an output that it shows."""
+    """The page's description of an output that it shows."""
     kind, _, name = output.partition("/")
     if output == "alignment":
         return {"output": output, "kind": "alignment", "name": "alignment"}
@@ -202,7 +202,7 @@ def _title(run: AnyRun) -> str:
 
 
 def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: bool) -> dict[str, Any]:
-    """What the page says about the model: scores, data, license, recipe, and how it was made."""
+    """The page's facts about the model: scores, data, license, recipe, and how it was made."""
     found, why_not = _scores(run) if scored else ({}, "They were not measured when the page was made.")
     entries = read_metrics(run.folder / "metrics.jsonl")
     corpus = facts.get("corpus", {})

@@ -28,7 +28,7 @@ def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = F
     tokenizer = run.source_tokenizer if source and isinstance(run, PairRun) else run.tokenizer
     first = len(tokenizer.specials)
     if tokenizer.vocabulary <= first:
-        raise RegardError("The vocabulary holds special symbols alone, so there is nothing to compare on.")
+        raise RegardError("The vocabulary contains only special symbols, so there is nothing to compare.")
     draw = np.random.default_rng(0)
     length = min(length, run.model.context or length)
     return [draw.integers(first, tokenizer.vocabulary, length).tolist() for _ in range(rows)]

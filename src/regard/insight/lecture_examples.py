@@ -31,7 +31,7 @@ def lecture_example(name: str, text: str | None = None) -> WorkedExample:
         raise RegardError(f"There is no example {name!r}: there is {', '.join(PREFIX + one for one in EXAMPLES)}.")
     string = STRING if text is None else text.strip()
     if not string or set(string) - set(LETTERS) or len(string) > LONGEST:
-        raise RegardError(f"{PREFIX}{example} reads a string of A and B, at most {LONGEST} of them: {STRING}.")
+        raise RegardError(f"{PREFIX}{example} reads a string of As and Bs, at most {LONGEST} of them: {STRING}.")
     b = string.count("B")
     a = len(string) - b
     ratio = lambda e: f"{b}·{e} / ({b}·{e} + {a})" if b != 1 else f"{e} / ({e} + {a})"  # noqa: E731

@@ -112,7 +112,7 @@ def trace_translation(
 ) -> Trace:
     """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search.
 
-    `prefix`: the translation begins so; it is read, and the search finds the best way to go on.
+    `prefix`: the beginning of the translation; it is read, and the search continues it.
     """
     _check(top=top)
     model.eval()
@@ -293,7 +293,7 @@ def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Token
 
 
 def _counted(parts: State, logits: Tensor, targets: Sequence[int | None]) -> dict[str, Any]:
-    """Of an n-gram: which order gave the next word's probability (where none is known, the best word's), and β.
+    """For an n-gram: which order gave the next word's probability (where none is known, the best word's), and β.
 
     P(w | h) = P(w | the last k − 1 words) · Π β(h) over the contexts h of k … n − 1 words, all of which lack w.
     """

@@ -135,7 +135,7 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
 
 
 class GroupedQueryAttention(CausalSelfAttention):
-    """Groups of neighbouring heads share one head of keys and values."""
+    """Groups of neighboring heads share one head of keys and values."""
 
     def __init__(
         self,

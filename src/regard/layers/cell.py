@@ -55,10 +55,10 @@ class Cell(Layer):
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         if isinstance(self.memory, str):
-            raise RegardError(f'memory = "{self.memory}" is one string and not a tuple: say memory = ("hidden",).')
+            raise RegardError(f'memory = "{self.memory}" is a string, not a tuple: write memory = ("hidden",).')
         if "hidden" not in self.memory:
             wanted = ", ".join(f'"{name}"' for name in ("hidden", *self.memory))
-            raise RegardError(f'memory must hold "hidden", which is also the output: say memory = ({wanted}).')
+            raise RegardError(f'memory must hold "hidden", which is also the output: write memory = ({wanted}).')
         return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in self.memory}
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
@@ -81,17 +81,17 @@ class Cell(Layer):
         new = self.step(x, StepState(state))
         if not isinstance(new, dict):
             raise RegardError(
-                f'a step must return a dict of tensors such as {{"hidden": …}}, and not a {type(new).__name__}.'
+                f'a step must return a dict of tensors such as {{"hidden": …}}, not a {type(new).__name__}.'
             )
         if missing := [name for name in state if name not in new]:
             raise RegardError(f"a step must return everything the cell carries: {', '.join(missing)} is missing.")
         for name, before in state.items():
             if not isinstance(new[name], Tensor):
-                raise RegardError(f"a step must return {name} as a tensor, and not as a {type(new[name]).__name__}.")
+                raise RegardError(f"a step must return {name} as a tensor, not as a {type(new[name]).__name__}.")
             if new[name].shape != before.shape:
                 raise RegardError(
                     f"a step must return {name} in the shape it was given, here {list(before.shape)}, "
-                    f"and not {list(new[name].shape)}."
+                    f"not {list(new[name].shape)}."
                 )
         return new
 
@@ -101,7 +101,7 @@ class StepState(dict[str, Any]):
 
     def __missing__(self, name: str) -> Tensor:
         carried = ", ".join(f'"{each}"' for each in (*self, name))
-        raise RegardError(f"step asks for '{name}', which the cell does not carry: say memory = ({carried}).")
+        raise RegardError(f"step asks for '{name}', which the cell does not carry: write memory = ({carried}).")
 
 
 def unroll(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:

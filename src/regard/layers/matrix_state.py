@@ -4,7 +4,7 @@
 
     S_t = λ_t S_{t-1} + φ(k_t) v_tᵀ      z_t = λ_t z_{t-1} + φ(k_t)      y_t = S_tᵀφ(q_t) / z_t·φ(q_t)
 
-It is the same regression as Nadaraya's and Watson's, with a sum that can be kept instead of the words. One head has:
+It is the same regression as Nadaraya's and Watson's, with a running sum stored instead of the words. One head has:
 
     φ       elu         elu(u) + 1                                         Katharopoulos et al. 2020
             relu        max(0, u)
@@ -162,7 +162,7 @@ class LinearAttention(CausalSelfAttention):
         return read if self.rule == "delta" else read[..., :-1] / read[..., -1:].clamp(min=MIN_NORMALIZER)
 
     def opened(self, state: State, dtype: torch.dtype) -> Tensor:
-        """The state as one tensor [R, H, m, d], or [R, H, m, d + 1] with the normaliser last."""
+        """The state as one tensor [R, H, m, d], or [R, H, m, d + 1] with the normalizer last."""
         parts = [state["matrix"]] if self.rule == "delta" else [state["matrix"], state["normaliser"][..., None]]
         return torch.cat(parts, dim=-1).to(dtype)
 

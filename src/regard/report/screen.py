@@ -21,7 +21,7 @@ def harmless(words: str, control: re.Pattern[str] = CONTROL) -> str:
 
 
 def for_stdout(words: str) -> str:
-    """Words of a model, a corpus or a file: without codes on a terminal, not even colors; unchanged in a pipe."""
+    """Text from a model, a corpus or a file: on a terminal without escape codes, in a pipe unchanged."""
     return harmless(words) if sys.stdout.isatty() else words
 
 

@@ -47,7 +47,7 @@ def compose_recipe(
             start = known.run
             if not (Path(start) / "run.json").is_file():
                 raise RegardError(
-                    f"{recipe} starts from the run {start}, which is not there: put it back, or say with --from where "
+                    f"{recipe} starts from the run {start}, which is missing: restore it, or say with --from where "
                     "it is now."
                 )
     if start is not None:

@@ -70,7 +70,7 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
             return recipe.replace(data={"corpus": str(place)})
     looked = ", ".join(map(str, places))
     raise RegardError(
-        f"What {folder} was trained on is not there; it was looked for at {looked}: put it back at one of them, or "
+        f"What {folder} was trained on is missing; Regard looked at {looked}: put it back at one of them, or "
         "evaluate on another with --data."
     )
 
@@ -78,28 +78,28 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
 def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
     known = read_facts(folder).get("corpus")
     if not isinstance(known, dict):
-        raise RegardError(f"{folder / 'run.json'} is damaged: it does not say what {folder} was trained on.")
+        raise RegardError(f"{folder / 'run.json'} is damaged: it does not record what {folder} was trained on.")
     if corpus.checksum() != known.get("checksum"):
         raise RegardError(
-            f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
+            f"{recipe.data.corpus} has changed since {folder} was trained on it; restore it, evaluate on another "
             f"with --data, or start anew with --from {folder}."
         )
     return corpus
 
 
 def refuse_reading(columns: str, encoding: str) -> None:
-    """Refuses what says how to read a file where no other one is read."""
+    """Refuses options for reading a file if no other file is read."""
     for name, given in (("columns", columns), ("encoding", not is_utf8(check_encoding(encoding)))):
         if given:
-            raise RegardError(f"--data.{name} says how to read another file: name that with --data.")
+            raise RegardError(f"--data.{name} describes how to read another file: name that file with --data.")
 
 
 def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
-    """Is this a single file, which `split` can take as it stands? `all` asks for that, and is for nothing else."""
+    """True for a single file, which `split` can use as it is. `all` asks for that, and is for nothing else."""
     found = isinstance(data, str | Path) and Path(data).is_file()
     if split == ALL and not found:
         given = f", and {data} is none" if isinstance(data, str | Path) else ""
-        raise RegardError(f"--split all takes a file of --data as it stands{given}: give one, or name a split.")
+        raise RegardError(f"--split all uses a --data file as it is{given}: give one, or name a split.")
     return found
 
 

@@ -9,12 +9,12 @@ from regard.base.settings import RATE, CheckedSettings, setting
 from regard.text.readers.encodings import check_encoding
 
 NORMAL_FORMS, SPLITS = ("auto", "nfc", "nfkc", "none"), ("auto", "lines", "tail")
-ENCODING = "of your own text and tables, without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)"
-HEADER = "whether the first line of a table names its columns: yes, no, or auto = look"
-NORMALISE = "Unicode normalisation: nfc, nfkc or none"
+ENCODING = "encoding of your own files without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)"
+HEADER = "whether the first line of a table names its columns: yes, no, or auto = detect"
+NORMALISE = "Unicode normalization: nfc, nfkc or none"
 MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
-TOKENIZERS, TOKENIZER = ("auto", "word", "char", "byte", "bpe"), "word, char, byte or bpe; auto = what suits the corpus"
-VOCABULARY = "most symbols to keep; 0 = all words or characters; for bpe, by the corpus"
+TOKENIZERS, TOKENIZER = ("auto", "word", "char", "byte", "bpe"), "word, char, byte or bpe; auto = by the corpus"
+VOCABULARY = "maximum number of symbols; 0 = all words or characters; for bpe, depends on the corpus"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DataSettings(CheckedSettings):
     section = "data"
     missing = "a text: say which one"  # what an imported run lacks
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
-    columns: str = setting("", "of a table (CSV, TMX, JSON Lines, …): the column to read, by name or number: en, 2")
+    columns: str = setting("", "column of a table (CSV, TMX, JSON Lines, …) to read, by name or number: en, 2")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
     encoding: str = setting("utf-8", ENCODING)
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
@@ -46,27 +46,27 @@ class PairDataSettings(CheckedSettings):
     section = "data"
     missing = "pairs: say which ones"
     corpus: str = setting("phrasebook", "a built-in or known corpus, a .tsv file (source⇥target), or a folder of files")
-    columns: str = setting("", "of a table: the columns of source and target, by name or number: sw,en or 2,3")
+    columns: str = setting("", "source and target columns of a table, by name or number: sw,en or 2,3")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
     encoding: str = setting("utf-8", ENCODING)
-    source: str = setting("", "of files such as train.de and train.en: the language to translate from, e.g. de")
+    source: str = setting("", "for files such as train.de and train.en: the language to translate from, e.g. de")
     target: str = setting("", "… and the language to translate into, e.g. en")
-    swap: bool = setting(False, "exchange source and target")
-    also: str = setting("", "more training pairs, with how often each counts: more.tsv:2,other.tsv:0.5")
+    swap: bool = setting(False, "swap source and target")
+    also: str = setting("", "more training pairs, with a weight for each file: more.tsv:2,other.tsv:0.5")
     monolingual: str = setting("", "text in the target language, for back-translation (Sennrich et al. 2016)")
     translator: str = setting("", "the run that translates it into the source language")
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
     vocabulary: int = setting(0, VOCABULARY, ge=0, le=MOST_SYMBOLS)
     joint: bool = setting(True, "one vocabulary for both sides; false = one for each")
     normalise: str = setting("auto", f"{NORMALISE}; auto = nfc", choices=NORMAL_FORMS)
-    bpe_dropout: float = setting(0.0, "share of merges left out at random (Provilkov et al. 2020)", **RATE)
-    longest: int = setting(256, "leave out pairs with more tokens than this on a side, and count them", ge=1)
-    truncate: bool = setting(False, "cut such sides instead")
+    bpe_dropout: float = setting(0.0, "share of merges skipped at random (Provilkov et al. 2020)", **RATE)
+    longest: int = setting(256, "leave out pairs with more tokens than this on either side, and count them", ge=1)
+    truncate: bool = setting(False, "truncate such sides instead")
     split: str = setting(
         "auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)", choices=SPLITS
     )
     pairs: int = setting(0, "train on this many pairs; 0 = all", ge=0)
-    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number", ge=0)
+    words: int = setting(0, "phrasebook: maximum number of words per English sentence; 0 = its default", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,7 +24,7 @@ TOO_MANY = f"more than {MAX_EPOCHS} epochs: a corpus this small is soon memorise
 
 
 def dry_run(recipe: Recipe) -> dict[str, Any]:
-    """Parameters, memory and time of a training, from three real steps; nothing stays but the token cache.
+    """Parameters, memory and time of a training, from three real steps; nothing is kept except the token cache.
 
     The memory is the most this process held after it did once, after the three steps, everything else that a training
     does: the batches that stand out, a validation, a checkpoint.
@@ -87,7 +87,7 @@ def on_the_gpu(trainer: Trainer) -> dict[str, int]:
 
 
 def resident_bytes(trainer: Trainer) -> int:
-    """Weights, gradients, the optimiser's moments and the average: what stays in memory between steps."""
+    """Weights, gradients, the optimizer's moments and the average: what stays in memory between steps."""
     held = sum(p.numel() * p.element_size() * 2 for p in trainer.model.parameters())
     moments = (t for values in trainer.optimizer.state.values() for t in values.values() if isinstance(t, torch.Tensor))
     averaged = trainer.average.weights.values()

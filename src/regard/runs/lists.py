@@ -35,9 +35,7 @@ def each_pair(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Pairs of a program, each of which must be one."""
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise RegardError(
-                f"Item {number} of the data is no pair of two strings: (source, target) or (text, label)."
-            )
+            raise RegardError(f"Item {number} of the data is not a pair of strings: (source, target) or (text, label).")
         yield _checked(pair[0], number, ""), _checked(pair[1], number, "")
 
 

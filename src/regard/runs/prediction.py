@@ -1,4 +1,4 @@
-"""What comes next, as something one can ask: a distribution over the vocabulary."""
+"""The next token: a distribution over the vocabulary that can be queried."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     torch.manual_seed(recipe.training.seed)
     model = build_model(recipe, data.tokenizers)
     if BY_FILE in recipe.given:
-        say(f"Size: tiny, since {recipe.data.corpus} is small; --size asks for another.")
+        say(f"Size: tiny, because {recipe.data.corpus} is small; use --size to choose another.")
     if recipe.start is None:
         return Prepared(recipe, data, model)
     try:

@@ -299,7 +299,7 @@ def _bounded(key: str, value: Any) -> Any:
 def _typed(key: str, value: Any, kind: type) -> Any:
     """The value as its type; text (from the command line) is read, anything else must already be right."""
     if isinstance(value, str) and "\0" in value:
-        raise RegardError(f"{key} must be text without the character NUL.")
+        raise RegardError(f"{key} must be text without NUL characters.")
     if isinstance(value, str) and kind is not str:
         try:
             if kind is bool:

@@ -61,9 +61,9 @@ def resume(
     check_own(folder)
     recipe = _changed(open_recipe(folder), settings or {})
     if is_counted(recipe):
-        raise RegardError(f"{folder} is complete: {recipe.system} is counted in one pass.")
+        raise RegardError(f"{folder} is complete: {recipe.system} is trained by counting, in one pass.")
     if not (folder / "training.safetensors").exists():
-        raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
+        raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it again.")
     check_tracker(track, recipe)
     torch.set_num_threads(recipe.training.threads)
     group = join(recipe.training.device)

@@ -263,8 +263,8 @@ class PairRun(Run):
         if len(ids) <= longest or truncate:
             return ids[:longest]
         raise RegardError(
-            f"Line {group_digits(number)} has {group_digits(len(ids))} tokens, and this model was trained "
-            f"on at most {longest}: split the line into sentences, or let --truncate cut it."
+            f"Line {group_digits(number)} has {group_digits(len(ids))} tokens, but this model was trained "
+            f"on at most {longest}: split the line into sentences, or use --truncate."
         )
 
 
@@ -280,5 +280,5 @@ def given_state(state: Any) -> State | None:
         if numbers.size and not numbers.any():
             return None
     raise RegardError(
-        f"{type(state).__name__!r} is no state: begin with None or zeros, and then give back the state you were given."
+        f"{type(state).__name__!r} is not a state: begin with None or zeros, then pass back the state you were given."
     )

@@ -57,7 +57,7 @@ def write_report(
     shown: list[dict[str, str]] = []
     try:
         if path.exists() and not path.is_dir() and not is_report(path):
-            say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
+            say(f"note: {path} was not written by Regard, so it was left unchanged")
             return shown
         with run.for_few():
             shown = samples(run, examples)

@@ -20,7 +20,7 @@ except ImportError:
 
 
 def recordable(model: Model) -> bool:
-    """Can a GPU record its training step for each shape of a batch of pairs?"""
+    """True if a GPU can record its training step for each shape of a batch of pairs."""
     try:
         from regard.fast.training import captured_step
     except ImportError:

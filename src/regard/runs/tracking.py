@@ -2,7 +2,7 @@
 
 metrics.jsonl is what is true: a tracker is a callback that gets each row as it is written, and when a run is resumed,
 or tracked for the first time, it is given the rows that it does not have. So its curves are those of metrics.jsonl,
-whatever was killed in between. A tracker that fails is said once, and the training goes on.
+whatever was killed in between. If a tracker fails, Regard warns once and training continues.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def check_tracker(name: str, recipe: Recipe) -> None:
         return
     check_choice("--track", name, TRACKERS)
     if find(recipe.system).trained == "counting":
-        raise RegardError(f"{recipe.system} is counted, so it has no curves: leave out --track.")
+        raise RegardError(f"{recipe.system} is trained by counting, so it has no curves: leave out --track.")
     if find_spec(name) is None:
-        raise RegardError(f"--track {name} needs a package that is not here: pip install 'regard[{name}]'.")
+        raise RegardError(f"--track {name} needs a package that is not installed: pip install 'regard[{name}]'.")
 
 
 def scalars(row: Entry) -> dict[str, float]:
@@ -52,7 +52,7 @@ class Tracker(Protocol):
         """A row of metrics.jsonl; `when`: it was written, if that was not now."""
 
     def end(self, step: int, texts: Sequence[Mapping[str, str]]) -> None:
-        """What the finished run writes."""
+        """The finished run's samples."""
 
     def close(self) -> None: ...
 
@@ -80,7 +80,7 @@ def tracking(name: str, folder: Path, recipe: Recipe) -> Iterator[Tracker]:
 
 
 class Patient:
-    """A tracker whose first failure is said, and which does nothing from then on."""
+    """A tracker that warns at its first failure and then does nothing."""
 
     def __init__(self, build: Callable[[], Tracker]) -> None:
         self.tracker: Tracker = NoTracker()
@@ -90,7 +90,7 @@ class Patient:
         try:
             action()
         except Exception as error:  # of someone else's program
-            say(f"note: the curves are no longer drawn ({type(error).__name__}: {error}); metrics.jsonl has them")
+            say(f"note: the curves are no longer logged ({type(error).__name__}: {error}); metrics.jsonl has them")
             self.tracker = NoTracker()
 
     def add(self, row: Entry, when: float | None = None) -> None:
@@ -111,13 +111,13 @@ def hyperparameters(recipe: Recipe) -> dict[str, bool | int | float | str]:
 
 
 def as_markdown(texts: Sequence[Mapping[str, str]]) -> str:
-    """What a run writes, one block for each text."""
+    """A run's samples, one block for each text."""
     blocks = ["\n".join(f"{name}: {text}" if name else text for name, text in one.items()) for one in texts]
     return "\n\n".join("\n".join(f"    {line}" for line in block.split("\n")) for block in blocks)
 
 
 class TensorBoard:
-    """Event files in the run's folder `tensorboard`, written anew when the run goes on: `tensorboard --logdir runs`."""
+    """Event files in the run's folder `tensorboard`, rewritten when the run is resumed: `tensorboard --logdir runs`."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -125,14 +125,14 @@ class TensorBoard:
 
         place = folder / "tensorboard"
         if place.is_symlink():
-            raise RegardError(f"{place} leads out of the run")
+            raise RegardError(f"{place} is a link that points outside the run")
         for old in place.glob("events.out.tfevents.*"):
             old.unlink()
         self.writer = SummaryWriter(place, purge_step=0, flush_secs=10)  # a TensorBoard that looks on forgets the old
         for summary in hparams(hyperparameters(recipe), {"valid/loss": 0}):
             self.writer._get_file_writer().add_summary(summary)
         self.writer.add_text("recipe", as_markdown([{"": written_in(recipe, folder)}]), 0)
-        say(f"tensorboard --logdir {folder.parent} draws its curves")
+        say(f"tensorboard --logdir {folder.parent} shows its curves")
 
     def add(self, row: Entry, when: float | None = None) -> None:
         for name, value in scalars(row).items():
@@ -174,7 +174,7 @@ class MLflow:
                 self.client.log_param(self.run, name, value)
             write_text(folder / "mlflow.json", json.dumps({"tracking_uri": where, "run_id": self.run}) + "\n")
         self.known = {name: self._last_step(name) for name in ("train/loss", "valid/loss")}
-        say(f"mlflow ui --backend-store-uri {where} draws its curves")
+        say(f"mlflow ui --backend-store-uri {where} shows its curves")
 
     def _found(self, path: Path, where: str) -> str:
         """The id under which this run is known there already; "" if it is not."""

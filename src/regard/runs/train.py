@@ -134,7 +134,7 @@ def train_recipe(
     track: str = "",
     began: float | None = None,
 ) -> AnyRun:
-    """Train what a recipe says; `tokenizers`: with these instead of new ones. `began`: when the command did, of which
+    """Train as a recipe specifies; `tokenizers`: use these instead of new ones. `began`: when the command did, of which
     a budget in seconds counts them all, by time.perf_counter()."""
     began = time.perf_counter() if began is None else began
     check_tracker(track, recipe)
@@ -175,7 +175,7 @@ def _train_together(
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
-        raise RegardError(f"{recipe.system} is counted in one process: start it without torchrun.")
+        raise RegardError(f"{recipe.system} is trained by counting in one process: start it without torchrun.")
     with new_folder(recipe, folder) if group.is_first else nullcontext() as made:
         folder = Path(group.broadcast(str(made)))
         if group.is_first:
@@ -248,7 +248,7 @@ def continue_training(
         if trainer.settings.limit.unit == "seconds" and at.step < FEW_STEPS:
             steps = pluralize(at.step, "step")
             smaller = "a smaller --size or " * has_smaller(recipe)
-            say(f"Only {steps} fitted into this budget: {smaller}a longer --budget learns more.")
+            say(f"Only {steps} fit into this budget: {smaller}a longer --budget learns more.")
         run = load(folder, device=str(trainer.device))
         if trainer.group.is_first:
             shown = write_report(run, ready.data.examples)

@@ -34,8 +34,8 @@ from regard.systems.translator import Translator, explain_through, is_shared, ra
 class Settings(RecurrentPairSettings):
     cell: str = setting("gru", "{}", choices=tuple(CELLS))
     score: str = setting("additive", "α: {}", choices=SCORES)
-    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", ge=0)
-    feed: bool = setting(True, "the context enters the cell (input feeding); false = only the prediction")
+    bandwidth: float = setting(0.0, f"h, the bandwidth of a kernel ({', '.join(KERNELS)}); 0 = √width", ge=0)
+    feed: bool = setting(True, "feed the context into the cell (input feeding); false = only the prediction")
 
 
 class Bahdanau(Translator):

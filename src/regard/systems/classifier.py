@@ -40,13 +40,13 @@ ENCODERS = ("dan", *CELLS, *ATTENTION)
 class Settings(CheckedSettings):
     encoder: str = setting("lstm", "{}", choices=ENCODERS)
     pool: str = setting(
-        "mean", "what the label is read off: the mean of all vectors, or the last", choices=("mean", "last")
+        "mean", "predict the label from the mean of all vectors, or from the last one", choices=("mean", "last")
     )
     layers: int = setting(
-        1, "layers of the encoder; of dan those above the average, 0 = a bag of words", ge=0, le=MAX_LAYERS
+        1, "layers of the encoder; for dan, those above the average (0 = a bag of words)", ge=0, le=MAX_LAYERS
     )
-    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction", ge=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it", ge=0)
+    width: int = setting(128, "components of a vector between layers; if recurrent, in each direction", ge=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width, which attention requires", ge=0)
     bidirectional: bool = setting(True, "rnn, lstm, gru: read the source from both ends")
     heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", ge=1)
     position: str = setting(

@@ -2,7 +2,7 @@
 
     x = E[w_t] + p_t,   x = Block(x)  layers times,   P(w_{t+1}) = softmax(E LN(x))
 
-Radford et al. 2018 (GPT: post-norm), 2019 (GPT-2: pre-norm, and this initialisation); the block: Vaswani et al. 2017.
+Radford et al. 2018 (GPT: post-norm), 2019 (GPT-2: pre-norm, and this initialization); the block: Vaswani et al. 2017.
 With the default choices the weights correspond one to one to GPT-2's.
 """
 
@@ -26,9 +26,7 @@ class Settings(PositionSettings):
     layers: int = setting(4, "blocks, one above the other", ge=1, le=MAX_LAYERS)
     width: int = setting(128, "components of a vector between blocks", ge=1)
     heads: int = setting(4, "attention heads; they share the width equally", ge=1)
-    context: int = setting(
-        128, "words it can look back at; only the training window for positions that never end", ge=1
-    )
+    context: int = setting(128, "words it can look back at; for unbounded positions, only the training window", ge=1)
     feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     position: str = setting("learned", "{}", choices=tuple(POSITIONS))
     combine: str = setting(
@@ -43,8 +41,8 @@ class Settings(PositionSettings):
     bias: bool = setting(True, "biases in linear maps and layer norms")
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
-    initial: float = setting(0.02, "standard deviation of first weights; GPT-2's suits a width of 768", gt=0)
-    scale: float = setting(0.0, "factor on word vectors when read; 0 = √width with sine waves, else 1", ge=0)
+    initial: float = setting(0.02, "standard deviation of the initial weights; GPT-2's suits a width of 768", gt=0)
+    scale: float = setting(0.0, "factor on input word vectors; 0 = √width with sine waves, else 1", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Linear attention: GPT's block, whose look back is a recurrent network with a matrix as its state.
+"""Linear attention: GPT's block, with attention replaced by a recurrence whose state is a matrix.
 
     x = E[w_t] + p_t,   x = x + W_o y,   x = x + FF(LN(x))  layers times,   P(w_{t+1}) = softmax(E LN(x))
     y_t = Σ_{j ≤ t} φ(q_t)·φ(k_j) v_j / Σ_{j ≤ t} φ(q_t)·φ(k_j)  in each head,   q, k, v = W LN(x)
@@ -24,8 +24,8 @@ class Settings(gpt.Settings):
     position: str = setting("sinusoid", "{}", choices=INPUT_POSITIONS)
     feature: str = setting("elu", "φ of queries and keys: {} (random features)", choices=FEATURES)
     features: int = setting(0, "gaussian: number of random features; 0 = a head's width", ge=0)
-    decay: str = setting("none", "of the state at each word: {} (fixed for each head, or by a gate)", choices=DECAYS)
-    rule: str = setting("sum", "what a word does to the state: sum adds, delta replaces: {}", choices=RULES)
+    decay: str = setting("none", "decay of the state: {} (fixed for each head, or by a gate)", choices=DECAYS)
+    rule: str = setting("sum", "how a word updates the state: sum adds, delta replaces: {}", choices=RULES)
     dropout: float = setting(0.1, "rate on the embedding and each part's output", ge=0, lt=1)
 
 

@@ -33,17 +33,17 @@ MULTIPLE = 8  # the width of the feed-forward is rounded up to this
 class Settings(CheckedSettings):
     layers: int = setting(4, "blocks, one above the other", ge=1, le=MAX_LAYERS)
     width: int = setting(128, "components of a vector between blocks", ge=1)
-    heads: int = setting(4, "heads of queries; they share the width equally", ge=1)
+    heads: int = setting(4, "query heads; they share the width equally", ge=1)
     key_value_heads: int = setting(
-        0, "heads of keys and values, each for a group of heads of queries; 0 = half as many, if that is whole", ge=0
+        0, "key and value heads, each for a group of query heads; 0 = half as many, if that is an integer", ge=0
     )
-    context: int = setting(128, "the training window; its positions never end", ge=1)
+    context: int = setting(128, "the training window; positions are unbounded", ge=1)
     feedforward: int = setting(
         0, "components inside the gated feed-forward; 0 = 8/3 × width, as many weights as GPT's 4 × width", ge=0
     )
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
-    initial: float = setting(0.02, "standard deviation of first weights; suits a width of 768", gt=0)
+    initial: float = setting(0.02, "standard deviation of the initial weights; suits a width of 768", gt=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,7 @@
 
     x_t = E[w_t],   h_t, c_t = LSTM(x_t, h_{t-1}, c_{t-1})  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
 
-Hochreiter & Schmidhuber 1997; as a language model Sundermeyer et al. 2012; regularised as in Zaremba et al. 2014
+Hochreiter & Schmidhuber 1997; as a language model Sundermeyer et al. 2012; regularized as in Zaremba et al. 2014
 (dropout between layers) and Merity et al. 2018 (AWD-LSTM: weight-drop, variational dropout, tied weights). In
 training, an AWD-LSTM has an auxiliary loss on large and on changing outputs h of its last layer; m: the dropout mask.
 
@@ -31,7 +31,7 @@ class Settings(RecurrentSettings):
     dropout_recurrent: float = setting(0.0, "rate at which recurrent weights are dropped", **RATE)
     variational: bool = setting(False, "drop the same components at every time step of a window")
     forget_bias: float = setting(1.0, "initial bias of the forget gate; 0 forgets half at every step")
-    penalty_size: float = setting(0.0, "α: penalty on large outputs while training (activation regularisation)", ge=0)
+    penalty_size: float = setting(0.0, "α: penalty on large outputs while training (activation regularization)", ge=0)
     penalty_change: float = setting(0.0, "β: penalty on outputs that change from word to word while training", ge=0)
 
     def __post_init__(self) -> None:

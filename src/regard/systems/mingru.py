@@ -28,7 +28,7 @@ class Settings(CheckedSettings):
     feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding and each part's output", **RATE)
-    initial: float = setting(0.02, "standard deviation of first weights; suits a width of 768", gt=0)
+    initial: float = setting(0.02, "standard deviation of the initial weights; suits a width of 768", gt=0)
 
     @property
     def inner(self) -> int:

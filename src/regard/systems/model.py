@@ -125,8 +125,8 @@ class Model(nn.Module):
         """A complete state that has read nothing.
 
         Args:
-            source: Of a translator: the tokens of the sources [N, S].
-            lengths: Of a translator: the real tokens of each source [N]; None: all are real.
+            source: For a translator: the tokens of the sources [N, S].
+            lengths: For a translator: the number of real tokens in each source [N]; None: all are real.
             rows: The number of texts; 1 unless given.
             width: The number of hypotheses of each.
             capacity: None: a call returns a new state, which grows and carries gradients. C: room for C tokens; every
@@ -233,7 +233,7 @@ class Model(nn.Module):
         rows, columns = tokens.shape
         if self.context is not None and columns > self.context:
             raise RegardError(
-                f"this model reads at most {self.context} tokens at once and was given {columns}; "
+                f"this model reads at most {self.context} tokens at once but was given {columns}; "
                 "give it less text, or train one with a larger model.context."
             )
         state = self.begin(rows=rows) if state is None else state

@@ -39,7 +39,7 @@ class Settings(CheckedSettings):
     )
     smoothing: str = setting(
         "kneser-ney",
-        "kneser-ney (interpolated, modified) or counts (count and normalise)",
+        "kneser-ney (interpolated, modified) or counts (count and normalize)",
         choices=("kneser-ney", "counts"),
     )
 

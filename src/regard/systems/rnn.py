@@ -20,7 +20,7 @@ class Settings(RecurrentSettings):
     activation: str = setting("tanh", "f: {}", choices=ACTIVATIONS)
     initialisation: str = setting(
         "default",
-        "of W_h: default (uniform), orthogonal, or identity; the last two: no bias",
+        "initial W_h: default (uniform), orthogonal, or identity; the last two have no bias",
         choices=INITIALISATIONS,
     )
 

@@ -27,9 +27,7 @@ from regard.systems.position_settings import PositionSettings
 @dataclass(frozen=True)
 class Settings(PositionSettings):
     width: int = setting(256, "components of words, queries, keys and values", ge=1)
-    context: int = setting(
-        128, "words it can look back at; only the training window for positions that never end", ge=1
-    )
+    context: int = setting(128, "words it can look back at; for unbounded positions, only the training window", ge=1)
     position: str = setting("none", "{}", choices=INPUT_POSITIONS)
     combine: str = setting(
         "add",
@@ -37,7 +35,7 @@ class Settings(PositionSettings):
         choices=("add", "concatenate"),
     )
     score: str = setting("scaled-dot", "α: {}", choices=SCORES)
-    bandwidth: float = setting(1.0, f"h, the reach of a kernel ({', '.join(KERNELS)})", gt=0)
+    bandwidth: float = setting(1.0, f"h, the bandwidth of a kernel ({', '.join(KERNELS)})", gt=0)
     projections: bool = setting(True, "W_q, W_k, W_v; without them a word's vector is its query, key and value")
     activation: str = setting("identity", "f: {}", choices=("identity", "tanh", "relu"))
     tied: bool = setting(False, "predict with the embedding's matrix")

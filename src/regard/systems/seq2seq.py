@@ -32,12 +32,12 @@ class RecurrentPairSettings(CheckedSettings):
     embedding: int = setting(256, "components of a word vector; 0 = width", ge=0)
     dropout: float = setting(
         BY_CORPUS,
-        "rate on word vectors, between layers and before the prediction; -1 = by the corpus",
+        "rate on word vectors, between layers and before the prediction; -1 = depends on the corpus",
         **RATE,
         unset=BY_CORPUS,
     )
     tied: bool = setting(True, "predict with the target's word vectors")
-    shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
+    shared: bool = setting(True, "one table of word vectors for source and target, if they share a vocabulary")
 
     @property
     def words(self) -> int:

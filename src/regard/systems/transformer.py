@@ -52,18 +52,18 @@ class Settings(PositionSettings):
         "add the position to the word vector, or concatenate it (a quarter of the width)",
         choices=("add", "concatenate"),
     )
-    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)", ge=1)
+    context: int = setting(256, "maximum tokens in a source or target, for bounded positions (one-hot, learned)", ge=1)
     norm: str = setting(
         "pre",
-        "layer norm before each part (pre) or after each sum (post, as the first Transformer)",
+        "layer norm before each part (pre) or after each sum (post, as in the original Transformer)",
         choices=("pre", "post"),
     )
     activation: str = setting("relu", "relu or gelu (tanh form)", choices=ACTIVATIONS)
     tied: bool = setting(True, "predict with the target's word vectors")
-    shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
+    shared: bool = setting(True, "one table of word vectors for source and target, if they share a vocabulary")
     dropout: float = setting(
         BY_CORPUS,
-        "rate on word vectors and on what each part adds; -1 = by the corpus",
+        "rate on word vectors and each part's output; -1 = depends on the corpus",
         **RATE,
         unset=BY_CORPUS,
     )

@@ -3,7 +3,7 @@
     state = model.begin(source, lengths)          source [N, S], each ends in <eos>
     logits, state = model(tokens, state)          tokens [R, T], R = N · width: P(y_t | y_<t, source)
 
-The source is encoded once. What its hypotheses share (the memory, its keys and values, the padding mask) is in
+The source is encoded once. Everything its hypotheses share (the memory, its keys and values, the padding mask) is in
 state["source"], one row per source, and is never copied; what each has written is in state["past"].
 """
 
@@ -65,7 +65,7 @@ class Translator(Model):
         raise NotImplementedError
 
     def remember(self, encoded: State) -> State:
-        """What all hypotheses of a source attend to, one row per source."""
+        """The memory that all hypotheses of a source attend to, one row per source."""
         raise NotImplementedError
 
     def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
@@ -102,7 +102,7 @@ class Translator(Model):
             raise ValueError(f"{len(source)} sources were given for {rows} rows")
         if self.source_context is not None and source.size(1) > self.source_context:
             raise RegardError(
-                f"this model reads sources of at most {self.source_context} tokens and was given {source.size(1)}; "
+                f"this model reads sources of at most {self.source_context} tokens but was given {source.size(1)}; "
                 "give it shorter sentences, or train one with a larger model.context."
             )
         return self.begin_from(self.encode(source, lengths), source, lengths, width=width, capacity=capacity)
@@ -151,7 +151,7 @@ class Translator(Model):
 
 
 def rate(dropout: float) -> float:
-    """The dropout rate of a setting; BY_CORPUS, if training has not resolved it, means that of few pairs."""
+    """The dropout rate of a setting; an unresolved BY_CORPUS counts as the rate for few pairs."""
     return dropout_for(0) if dropout == BY_CORPUS else dropout
 
 

@@ -1,4 +1,4 @@
-"""Files written beside the training: the tensors of a moment are copied, and a thread writes them while steps go on.
+"""Files written during training: the current tensors are copied, and a thread writes them while steps continue.
 
 On a GPU a copy to the host takes milliseconds; a digest and a file take a hundred times as long. There is one copy of
 each kind (the weights of a validation, the checkpoint), and the next waits until the files of the one before are

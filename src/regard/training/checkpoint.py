@@ -78,7 +78,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not isinstance(note, dict):
         raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
     if note.pop(DIGEST, None) != _digest(tensors, note):
-        raise RegardError(f"{path} is damaged: its content is not what was written. Put it back from a copy.")
+        raise RegardError(f"{path} is damaged: its content has changed. Restore it from a backup.")
     return tensors, note
 
 

@@ -146,7 +146,7 @@ class Checkpointer:
         """Loads the checkpoint and removes metrics and weights written after it; returns the carried state."""
         tensors, note = load_tensors(self.folder / CHECKPOINT)
         if "progress" not in note:
-            raise RegardError(f"{self.folder / CHECKPOINT} is not a checkpoint of a training.")
+            raise RegardError(f"{self.folder / CHECKPOINT} is not a training checkpoint.")
         # Cloned because in the file they start at any address, and products of numbers that are not aligned as in
         # PyTorch's own memory may round differently.
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -197,7 +197,7 @@ def kept_weights(folder: Path) -> list[Path]:
 def weights_in(folder: Path) -> list[Path]:
     """Files named by their step, the earliest first."""
     if folder.is_symlink():
-        raise RegardError(f"{folder} leads out of the run: put the folder itself there.")
+        raise RegardError(f"{folder} is a link that points outside the run: replace it with a real folder.")
     files = folder.glob("*.safetensors")
     return sorted(path for path in files if path.stem.isascii() and path.stem.isdecimal())
 

@@ -21,22 +21,22 @@ class GradientTraining(CheckedSettings):
 
     section = "training"
     on_pairs = False  # it learns from pairs of a source and a target
-    steps: int = setting(2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", ge=1)
+    steps: int = setting(2000, "optimizer steps (--dry-run shows the epochs); a budget overrides them", ge=1)
     budget: str = setting(
         "",
-        "60s, 10m, 2h from the command to its end, `60s of steps` for the steps alone, or tokens such as 5M; empty = "
-        "steps decide",
+        "60s, 10m or 2h for the whole command, `60s of steps` for the steps alone, or tokens such as 5M; empty = "
+        "use steps",
     )
-    batch_tokens: int = setting(4096, "tokens in one optimiser step", ge=1)
+    batch_tokens: int = setting(4096, "tokens in one optimizer step", ge=1)
     accumulate: int = setting(
-        1, "micro-batches per step: less memory, same gradient; with dropout the rows draw other masks", ge=1
+        1, "micro-batches per step: less memory, same gradient; with dropout the masks differ", ge=1
     )
     optimizer: str = setting(
         "adamw",
-        "adamw, muon (orthogonalised updates of matrices), sgd, or asgd (averaged once validation stops improving)",
+        "adamw, muon (orthogonalized updates of matrices), sgd, or asgd (averaged once validation stops improving)",
         choices=("adamw", "muon", "sgd", "asgd"),
     )
-    learning_rate: float = setting(1e-3, "the rate at its peak", gt=0)
+    learning_rate: float = setting(1e-3, "peak learning rate", gt=0)
     schedule: str = setting(
         "cosine",
         "constant, cosine (to a tenth), inverse-sqrt, plateau (÷ 4 without improvement), or decay",
@@ -44,29 +44,29 @@ class GradientTraining(CheckedSettings):
     )
     decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", gt=0, le=1)
     decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", ge=0)
-    warmup: int = setting(100, "steps of linear warm-up; in a budget of seconds at most a third of them", ge=0)
-    weight_decay: float = setting(0.01, "of matrices; biases and gains have none", ge=0)
+    warmup: int = setting(100, "steps of linear warm-up; at most a third of a time budget", ge=0)
+    weight_decay: float = setting(0.01, "weight decay of matrices; biases and gains have none", ge=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
     clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", ge=0)
-    ema: float = setting(0.0, "decay of a moving average of the weights, e.g. 0.999, which is kept; 0 = none", **RATE)
+    ema: float = setting(0.0, "decay of a moving average of the weights, e.g. 0.999, and save it; 0 = none", **RATE)
     evaluate_every: int = setting(250, "steps between validations", ge=1)
     validations: int = setting(0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", ge=0)
     patience: int = setting(0, "stop after this many validations without improvement; 0 = never", ge=0)
     checkpoint_every: int = setting(
-        250, "steps between checkpoints, of which there is also one a minute; 0 = one after each validation", ge=0
+        250, "steps between checkpoints, besides one every minute; 0 = one after each validation", ge=0
     )
     snapshots: int = setting(
-        0, "keep the weights of N moments, spread from the beginning to the end, to watch it learn; 0 = none", ge=0
+        0, "save N snapshots of the weights, spread over training, to watch the model learn; 0 = none", ge=0
     )
     precision: str = setting(
         "auto",
-        "fp32 or bf16; auto = bf16 on a GPU that supports it; the run keeps what was used",
+        "fp32 or bf16; auto = bf16 on a GPU that supports it; the run records the choice",
         choices=("auto", "fp32", "bf16"),
     )
-    device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run keeps what was used")
+    device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run records the choice")
     threads: int = setting(0, "CPU threads; 0 = one per core; recorded, so that resume is exact", ge=0, le=MAX_THREADS)
-    shard: bool = setting(False, "with torchrun: shard weights, gradients and optimiser state over processes (FSDP)")
-    seed: int = setting(1, "of the initial weights, the order of batches and dropout", ge=0)
+    shard: bool = setting(False, "with torchrun: shard weights, gradients and optimizer state across processes (FSDP)")
+    seed: int = setting(1, "random seed of the initial weights, the batch order and dropout", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,17 +100,17 @@ class Training(GradientTraining):
 
     batches: str = setting(
         "windows",
-        "stream: rows run on through the text and carry their state; windows: pieces that begin afresh",
+        "stream: rows continue through the text and carry their state; windows: independent pieces",
         choices=("stream", "windows"),
     )
-    window: int = setting(0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64", ge=0)
-    validation_tokens: int = setting(200_000, "most tokens a validation reads, always the same; 0 = all", ge=0)
+    window: int = setting(0, "tokens per row and step; gradients flow back this far; 0 = the context, or 64", ge=0)
+    validation_tokens: int = setting(200_000, "tokens read per validation, always the same ones; 0 = all", ge=0)
     capture: str = setting(
-        "auto", "the step as one CUDA graph: on, off, or auto = on a GPU, for recurrent layers", choices=SWITCH
+        "auto", "capture a step as one CUDA graph: on, off, or auto = on a GPU, for recurrent layers", choices=SWITCH
     )
     compile: str = setting(
         "auto",
-        "a Transformer's blocks: off = as written, on = compiled, auto = where it pays on a GPU",
+        "compile a Transformer's blocks: on, off, or auto = on a GPU, where it pays",
         choices=SWITCH,
     )
 
@@ -149,7 +149,7 @@ class PairTraining(GradientTraining):
         0.1, "share of the probability spread over all words (Szegedy et al. 2016); 0 = none", **RATE
     )
     consistency: float = setting(
-        0.0, "R-Drop: weight of the agreement of two passes with different dropout; 0 = none", ge=0
+        0.0, "R-Drop: weight of the agreement between two passes with different dropout; 0 = none", ge=0
     )
     keep: int = setting(5, "keep the weights of the last N validations, for `evaluate --average`; 0 = none", ge=0)
     select: str = setting(
@@ -157,9 +157,9 @@ class PairTraining(GradientTraining):
         "the best validation has the lowest loss, or the highest bleu (greedy translations)",
         choices=("loss", "bleu"),
     )
-    validation_pairs: int = setting(1000, "most pairs a validation reads, always the same; 0 = all", ge=0)
+    validation_pairs: int = setting(1000, "pairs read per validation, always the same ones; 0 = all", ge=0)
     capture: str = setting(
-        "auto", "steps as CUDA graphs, pairs in few shapes: on, off, or auto = on a GPU, where it pays", choices=SWITCH
+        "auto", "capture steps as CUDA graphs of few shapes: on, off, or auto = on a GPU, where it pays", choices=SWITCH
     )
 
     @property
@@ -177,7 +177,7 @@ class CountTraining(CheckedSettings):
 
     section = "training"
     threads: int = setting(0, "CPU threads; 0 = one per core", ge=0, le=MAX_THREADS)
-    seed: int = setting(1, "in every recipe; counting draws nothing at random", ge=0)
+    seed: int = setting(1, "unused: counting draws no random numbers", ge=0)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def cut_metrics(path: Path, step: int) -> None:
     for number, line in enumerate(lines, 1):
         entry = _entry(line)
         if entry is None and (line.endswith("\n") or "}" in line):
-            raise RegardError(f"{path} is damaged on line {number}: put it back from a copy, or delete that line.")
+            raise RegardError(f"{path} is damaged on line {number}: restore it from a backup, or delete that line.")
         if entry is None or entry["step"] > step:
             break
         kept.append(line.removesuffix("\n") + "\n")

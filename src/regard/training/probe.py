@@ -37,7 +37,7 @@ def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = tim
 
 
 def probe_peak_memory(trainer: Trainer, steps: int) -> None:
-    """Runs whatever needs the most memory in a training of `steps` steps; the model is not usable afterwards. Twice,
+    """Runs the part that needs most memory in a training of `steps` steps; the model is not usable afterwards. Twice,
     because freed memory is fragmented and may not fit the second time."""
     validation = trainer.validation
     if isinstance(validation, TextValidation):  # the beginning is enough: batches have one size

@@ -1,1 +1,1 @@
-"""What every page and API of Regard shares: who may talk to it (`guard.py`) and where it listens (`listening.py`)."""
+"""Shared by every page and API of Regard: access control (`guard.py`) and the listening socket (`listening.py`)."""

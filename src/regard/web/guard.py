@@ -42,7 +42,7 @@ def new_token() -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Does this address reach this machine alone?"""
+    """True if this address reaches only this machine."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -68,14 +68,12 @@ def guarded(
 
     The token comes as `Authorization: Bearer …`, or once as `?token=…` in the address of a page, which makes it a
     cookie. `open_paths` need none: they tell nothing, or ask for it themselves where `scope["token_shown"]` is false.
-    `refusal` writes what a refused client is sent.
+    `refusal` builds the response to a refused client.
     """
     if token is None and not is_loopback(host):
-        raise RegardError(f"Everyone can reach {host or 'every address'}: choose a --token, or listen on 127.0.0.1.")
+        raise RegardError(f"Anyone can reach {host or 'every address'}: choose a --token, or listen on 127.0.0.1.")
     if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
-        raise RegardError(
-            f"A token has at least {SHORTEST_TOKEN} ASCII characters: take a longer one, chosen by chance."
-        )
+        raise RegardError(f"A token has at least {SHORTEST_TOKEN} ASCII characters: use a longer random one.")
     return Guard(app, host, token, body_limit, body_seconds, policy, frozenset(open_paths), refusal)
 
 
@@ -146,7 +144,7 @@ class Guard:
     # -- may it pass? ------------------------------------------------------------------------------------------------
 
     def _refused(self, scope: Scope) -> Response | None:
-        """What is answered instead, by the headers alone; None: it may pass."""
+        """The refusal, based on the headers alone; None if the request may pass."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._ours(hosts[0]):
@@ -174,11 +172,11 @@ class Guard:
         return (kind.lower() == "bearer" and self.is_token(bearer.strip())) or self.is_token(self._cookie(headers))
 
     def is_token(self, given: str) -> bool:
-        """In the same time whatever is given, so that nothing is learned from how long it takes."""
+        """Compares in constant time, so that the duration reveals nothing."""
         return self.token is not None and secrets.compare_digest(given.encode(), self.token.encode())
 
     def _ours(self, host: str) -> bool:
-        """Is this the name of a loopback address, or of the address that was asked for?
+        """True for the name of a loopback address, or of the requested address.
 
         An address that others can reach has names that it does not know; there the token is asked for instead, and a
         browser sends it to no other name.
@@ -238,6 +236,6 @@ class _Left(Exception):
 
 
 def _same(origin: str, host: str) -> bool:
-    """Is this our own page, at the address it was asked at?"""
+    """True if this is our own page, at the address of the request."""
     scheme, _, place = origin.partition("://")
     return scheme in ("http", "https") and place.lower() == host.lower()

@@ -3,8 +3,8 @@
     listening = listen("127.0.0.1", 8000)
     run(application, listening, ready=print)
 
-SIGINT and SIGTERM finish what has begun, for at most `grace` seconds, and `run` returns. Headers must come in time, so
-nobody holds a connection by sending them one byte at a time.
+SIGINT and SIGTERM finish open requests, for at most `grace` seconds, and `run` returns. Headers must come in time, so
+no client can hold a connection by sending them one byte at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise RegardError(
-                f"Port {port} of {host} is in use: stop what listens there, or choose a --port."
+                f"Port {port} of {host} is in use: stop the program listening there, or choose another --port."
             ) from None
         if error.errno == errno.EACCES:
             raise RegardError(f"Port {port} is reserved for the system: choose a --port above 1023.") from None
@@ -60,7 +60,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url(listening: socket.socket) -> str:
-    """The address of the socket, as a browser takes it."""
+    """The URL of the socket."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

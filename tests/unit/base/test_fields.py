@@ -149,9 +149,9 @@ def test_each_sentence_names_the_field():
     for body, sentence in [
         ({"word": 3}, "word must be a text, not 3."),
         ({"word": "x" * 21}, "word must have at most 20 characters, not 21."),
-        ({"word": "a\0"}, "word has a NUL character: take it out."),
+        ({"word": "a\0"}, "word contains a NUL character: remove it."),
         ({"word": "\ud800"}, "word is not valid Unicode: it has half a surrogate pair."),
-        ({"word": "a\u2028b"}, "word must be one line: take the line breaks out."),
+        ({"word": "a\u2028b"}, "word must be one line: remove the line breaks."),
         ({"beam": "²"}, 'beam must be a whole number, not "²".'),
         ({"beam": True}, "beam must be a whole number, not true."),
         ({"beam": 10**400}, "beam must be from -3 to 20, not a number with too many digits."),
@@ -162,7 +162,7 @@ def test_each_sentence_names_the_field():
         ({"some": ["a", 3]}, "some[1] must be a text, not 3."),
         ({"more": ["a", ""]}, "more must be 1 to 3 words."),
         ({"more": ["a"] * 4}, "more has 4 texts; at most 3 at once."),
-        ({"inner": [{}]}, "a must be a whole number, and is missing."),
+        ({"inner": [{}]}, "a must be a whole number, but is missing."),
         ({"knobs": {"k": "1"}}, 'knobs.k must be a number, not "1".'),
         ({"form": "x"}, 'There is no field "form": did you mean from?'),
     ]:

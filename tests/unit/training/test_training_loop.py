@@ -800,7 +800,7 @@ def test_weights_are_not_written_through_a_link(tmp_path, name):
     one = small(tmp_path / "run", steps=2, evaluate_every=1, snapshots=2)
     one.files.keep = 2
     (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    with pytest.raises(RegardError, match=f"{name} leads out of the run"):
+    with pytest.raises(RegardError, match=f"{name} is a link that points outside the run"):
         one.train()
     assert not list((tmp_path / "elsewhere").iterdir())
 

@@ -4,7 +4,7 @@
                                       u = f(W_1 LN(x)),   x = x + W_2 u;            logits = E LN(x)
 
 With few rows each of these is one kernel. With more rows, products use tensor cores, and those that are added to x use
-split-K: a further kernel adds up the partial sums and normalises. The reference is the model's own call. The kernels,
+split-K: another kernel adds up the partial sums and normalizes. The reference is the model's own call. The kernels,
 and why they are few: fast/kernels/decode.py.
 """
 

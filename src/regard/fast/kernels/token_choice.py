@@ -4,7 +4,7 @@
     drawn     w = min { v : Σ_{u ≤ v} e_u > r Σ_u e_u },  e_v = exp((x_v − max x) / temperature), in fp64; r in [0, 1)
     top p     e_v = 0 unless Σ_{u: x_u > x_v} e_u < p Σ_u e_u: the bound on x is found bit by bit, without sorting
 
-One program per row: reading V logits is little beside reading the model's weights.
+One program per row: reading V logits is cheap compared with reading the model's weights.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def _projected(name: str, linear: nn.Linear, first: int, x: Tensor, vector: Tens
 
 
 def _contexts(parts: State, step: int) -> np.ndarray:
-    """What each head finds: [heads, d]."""
+    """The output of each head: [heads, d]."""
     weights, values = numbers(parts["weights"][0, :, step]), numbers(parts["values"][0])
     return np.einsum("hs,hsd->hd", weights, values)
 

@@ -12,7 +12,7 @@ SHOWN = 8  # candidates of a step: all that are kept, and the best that are not
 
 
 def search_sections(branches: Sequence[Branch], step: int, length_penalty: float) -> list[Section]:
-    """The candidates of a step, from 0, and of all hypotheses the sum of their words."""
+    """A step's candidates, counted from 0, and the sum of each hypothesis's words."""
     here = sorted(
         (branch for branch in branches if branch.step == step + 1), key=lambda branch: -branch.log_probability
     )

@@ -247,7 +247,7 @@ def calculate_classification(
     system: str = "",
     run: str = "",
 ) -> Calculation:
-    """Of a classifier: its steps are those of its encoder, and what is made of all of them stands after each."""
+    """Of a classifier: its steps are those of its encoder, and the pooled result follows each of them."""
     model.eval()
     system = system_name(model, system)
     read = [*source_tokenizer.encode(text), source_tokenizer.eos]

@@ -1,4 +1,4 @@
-"""Arithmetic one can follow: what a model computed at one step, with its numbers in the place of the letters.
+"""Arithmetic you can follow: a model's computation at one step, with numbers in place of letters.
 
     work = run.work("the dog ran", step=2, layer=0, head=1)
     for section in work.sections:

@@ -26,7 +26,7 @@ ABSENT = " Its training text is not at hand: counts and discounts are one number
 
 @dataclass(frozen=True)
 class Counted:
-    """What an n-gram counted: all grams of each order, sorted as in the model, with a(g) and the discounts."""
+    """The counts of an n-gram model: all grams of each order, sorted as in the model, with a(g) and the discounts."""
 
     levels: list[Counts]
     adjusted: list[np.ndarray]

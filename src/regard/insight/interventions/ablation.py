@@ -186,7 +186,7 @@ def _without(mask: Tensor, fill: Tensor | float) -> Any:
 
 
 def _fill(name: str, way: str, others: Sequence[dict[str, Tensor]], generator: torch.Generator) -> Tensor | float:
-    """What stands for a removed component: one vector for all columns, [H, 1, d] or [D]."""
+    """The replacement for a removed component: one vector for all columns, [H, 1, d] or [D]."""
     if way == "zero":
         return 0.0
     axis = 1 if name.rpartition("/")[2] in BY_HEAD else 0

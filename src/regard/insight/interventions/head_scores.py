@@ -1,4 +1,4 @@
-"""What a head does: how much of its attention goes where a known mechanism would look, beside chance.
+"""What a head does: how much of its attention goes where a known mechanism would look, compared with chance.
 
     previous     to the word before                                            Voita et al. 2019
     positional   to the distance that it prefers

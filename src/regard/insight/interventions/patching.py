@@ -53,7 +53,7 @@ def patch(first: Reading, second: Reading, kind: str = "layers", answers: tuple[
     if torch.equal(ours, theirs):
         raise RegardError("The two texts are the same: there is no difference to patch.")
     if across and not torch.equal(first.tokens, second.tokens):
-        raise RegardError("Both sources are read with one target: give --target.")
+        raise RegardError("Both sources need the same target: give --target.")
     before, after = first.log_probabilities()[0], second.log_probabilities()[0]
     step, (a, b) = _compared(before, after, answers)
 
@@ -62,7 +62,7 @@ def patch(first: Reading, second: Reading, kind: str = "layers", answers: tuple[
 
     start, end = float(measure(before)), float(measure(after))
     if abs(end - start) < 1e-9:
-        raise RegardError("Both texts predict these two words alike: there is no difference to patch.")
+        raise RegardError("Both texts predict these two words equally: there is no difference to patch.")
     parts, columns = second.parts(), range(ours.size(1))
     places = list(_places(parts, kind, across))
     cells = [(names, index, column) for _, names, index in places for column in columns]

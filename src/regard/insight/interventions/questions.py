@@ -20,7 +20,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class CauseQuestion:
-    """What is asked about a text; one of lens, ablate, patch, why and head_scores."""
+    """The question about a text: one of lens, ablate, patch, why and head_scores."""
 
     lens: bool = False
     ablate: str | None = None  # heads, layers, …
@@ -32,12 +32,12 @@ class CauseQuestion:
     head_scores: bool = False
 
     def check(self) -> bool:
-        """True if anything is asked; raises if the options do not belong together."""
+        """True if a question was asked; raises if the options are incompatible."""
         asked = {"--lens": self.lens, "--ablate": self.ablate, "--patch": self.patch, "--head-scores": self.head_scores}
         asked["--why"] = None if self.patch else self.why
         names = [name for name, value in asked.items() if value not in (None, False)]
         if len(names) > 1:
-            raise RegardError(f"{names[0]} and {names[1]} are two questions: ask one at a time.")
+            raise RegardError(f"{names[0]} and {names[1]} are separate questions: ask one at a time.")
         if (self.why is None) != (self.rather is None):
             raise RegardError("--why A --not B contrasts two words: give both.")
         for name, value, of in (

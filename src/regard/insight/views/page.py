@@ -26,7 +26,7 @@ TASKS = {"language model": "read this text", "translation": "translated this", "
 
 
 def trace_page(*traces: Trace, works: Sequence[WorkedExample] = ()) -> str:
-    """The whole file; several traces of one text stand below each other. `works`: the arithmetic of a single one."""
+    """The whole file; several traces of one text are stacked. `works`: the arithmetic of a single one."""
     first = traces[0]
     title = _both(first) if len(traces) == 1 else f"“{_short(first.text)}”"
     body = "".join(map(_section, traces)) if len(traces) > 1 else _one(first, works)

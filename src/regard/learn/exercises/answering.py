@@ -28,7 +28,7 @@ def load_function(path: Path, exercise: Exercise) -> Any:
     if not callable(function):
         raise RegardError(
             f"{path} has no function {exercise.function}, which {exercise.name} asks for: write its first line again, "
-            f"or take the file anew by `regard exercise {exercise.name} --out other.py`."
+            f"or get a fresh copy of the file with `regard exercise {exercise.name} --out other.py`."
         )
     return function
 

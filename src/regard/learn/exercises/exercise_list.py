@@ -80,12 +80,12 @@ def exercise_of(path: Path) -> Exercise:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         place = f" in line {line}" if line else ""
-        raise RegardError(f"{path} is not valid Python: {getattr(error, 'msg', error)}{place}; correct it.") from None
+        raise RegardError(f"{path} is not valid Python: {getattr(error, 'msg', error)}{place}; fix it.") from None
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Constant(value=str(name))):
                 return find_exercise(name)
     raise RegardError(
-        f'{path} does not say which exercise it answers: write its line EXERCISE = "…" again, with a name that '
+        f'{path} does not say which exercise it is for: restore its line EXERCISE = "…" again, with a name that '
         "`regard exercise` lists."
     )

@@ -128,7 +128,7 @@ def find(place: str) -> Found:
         if any(at in lines for lines in entry.lines):
             errata = [one for one in get_lecture(ERRATA).entries if any(at in lines for lines in one.lines)]
             return Found(place, page, entry, tuple(errata))
-    raise RegardError(f"Lecture {page.number} has lines 1 to {page.last_line}, and not {line}.")
+    raise RegardError(f"Lecture {page.number} has lines 1 to {page.last_line}, but not {line}.")
 
 
 def with_places(markdown: str, show: Callable[[Anchor], str]) -> str:

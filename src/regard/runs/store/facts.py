@@ -1,4 +1,4 @@
-"""What a run's small files say of it, read without its weights and without torch: `run.json` and the headers."""
+"""The facts in a run's small files, read without its weights and without torch: `run.json` and the headers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
             raise RegardError(f"{folder} is not a run yet: its training ended before the first step; train it again.")
         if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
             raise RegardError(
-                f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
+                f"{folder} is not a run: it has weights but no run.json. Restore that file from a backup; the weights "
                 "are left as they are."
             )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")

@@ -143,7 +143,7 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
         return require_trusted(code, folder).name
     raise RegardError(
         f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code now: "
-        "put it back, or train a new run."
+        "restore it, or train a new run."
     )
 
 
@@ -169,7 +169,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
         tensors, note = load_tensors(checkpoint)
         if weights == "best":
             if note.get("progress", {}).get("best_step", -1) > 0:
-                raise RegardError(f"{best} is missing: put it back, or use --weights last.")
+                raise RegardError(f"{best} is missing: restore it, or use --weights last.")
             say(f"note: {folder} has not been validated yet; using its last weights")
         return unflatten(tensors, "model")
     if best.exists():  # a counted system has one set of numbers

@@ -1,4 +1,4 @@
-"""The learning curve of a run, as it stands in metrics.jsonl."""
+"""The learning curve of a run, as recorded in metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HEADINGS = {"step": "step", "tokens": "tokens", "seconds": "seconds", "split": "
 
 
 def read_metrics(path: Path) -> list[Entry]:
-    """The lines of metrics.jsonl that are as they were written; none where there is no such file."""
+    """The undamaged lines of metrics.jsonl; none if there is no such file."""
     found, damaged = sound_metrics(path)
     if damaged is not None:
-        say(f"note: {path} is damaged on line {damaged}; what is left of it is shown")
+        say(f"note: {path} is damaged on line {damaged}; the remaining lines are shown")
     return [entry for entry in found if all(is_number(entry.get(key)) for key in ("step", "tokens", "seconds", "loss"))]
 
 

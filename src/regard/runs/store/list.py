@@ -23,7 +23,7 @@ DEPTH = 3  # folders between the one asked for and a run: runs/compare-my/lstm h
 
 
 def is_run(folder: Path) -> bool:
-    """Is it a run, whole or damaged, or what the start of a training left?"""
+    """True for a run, intact or damaged, or the remains of a training that never started."""
     if (folder / "run.json").is_file() or (folder / BEGINNING).is_file():
         return True
     return (folder / "recipe.toml").is_file() and any((folder / name).is_file() for name in (WEIGHTS, CHECKPOINT))
@@ -46,7 +46,7 @@ def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
-    """What is known of each run at or below a folder, the newest last."""
+    """The facts about each run at or below a folder, newest last."""
     if not folder.is_dir():
         raise RegardError(
             f"There is no folder {folder}; `regard train` makes runs in the folder runs, and `regard runs gallery` "
@@ -138,7 +138,7 @@ def perplexity(loss: float) -> float:
 
 
 def size_on_disk(folder: Path) -> int:
-    """Bytes of the files below a folder; what a link leads to is not counted."""
+    """Bytes of the files below a folder; link targets are not counted."""
     return sum(entry.stat(follow_symlinks=False).st_size for entry in _files(folder))
 
 
@@ -204,7 +204,7 @@ def _unlike(values: Sequence[Any]) -> bool:
 
 
 def _comparable(rows: Sequence[Mapping[str, Any]], facts: Sequence[Mapping[str, Any]]) -> str:
-    """Why the figures of these runs may not be compared; "" where they may."""
+    """Why the scores of these runs cannot be compared; "" if they can."""
     if _unlike([row["measure"] for row in rows if row["measure"]]):
         return "Their figures measure different things."
     corpora = [mapping(one.get("corpus")) for one in facts]

@@ -53,7 +53,7 @@ def begin(folder: Path) -> None:
 
 
 def was_begun(folder: Path) -> bool:
-    """Did a training begin here, and end before there was a run? A user's own file of that name says something else."""
+    """True if a training here ended before there was a run. A user's own file of that name has other contents."""
     path = folder / BEGINNING
     try:
         plain = not path.is_symlink() and path.is_file() and path.stat().st_size == len(BEGUN.encode())
@@ -67,7 +67,7 @@ def check_encodable(folder: Path) -> None:
         str(folder).encode()
     except UnicodeEncodeError:
         raise RegardError(
-            f"{str(folder)!r} is not a name in UTF-8, which weights need: choose another --run."
+            f"{str(folder)!r} is not a UTF-8 name, which the weights file requires: choose another --run."
         ) from None
 
 
@@ -137,7 +137,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a kill in the middle of a save left in a run that is held."""
+    """Remove the files that an interrupted save left in a locked run."""
     remove_partial_files(folder)
     for name in ("kept", SNAPSHOTS):
         weights_in(folder / name)  # refuses a link

@@ -39,9 +39,9 @@ def check_run(folder: Path) -> None:
     if not folder.is_dir():
         raise RegardError(f"There is no run {folder}; `regard runs` lists those in the folder runs.")
     if not is_run(folder):
-        raise RegardError(f"{folder} is not a run, so it is left as it is.")
+        raise RegardError(f"{folder} is not a run, so it is left unchanged.")
     if not _is_ours(folder):
-        raise RegardError(f"{folder} has files of a run's names that Regard did not write, so it is left as it is.")
+        raise RegardError(f"{folder} has files named like a run's that Regard did not write, so it is left unchanged.")
 
 
 def _is_ours(folder: Path) -> bool:
@@ -71,7 +71,7 @@ def rename_run(folder: Path, name: str) -> Path:
     """Give a run another name in the folder in which it lies."""
     check_run(folder)
     if not name or name != Path(name).name or name.startswith(".") or not name.isprintable() or "\\" in name:
-        raise RegardError(f"{name!r} is not a name: give one without folders; the run stays in {folder.parent}.")
+        raise RegardError(f"{name!r} is not a valid name: give one without folders; the run stays in {folder.parent}.")
     if (folder.parent / "comparison.json").is_file():
         raise RegardError(f"{folder} is a run of the comparison {folder.parent}, which finds it by its name.")
     new = folder.resolve().parent / name

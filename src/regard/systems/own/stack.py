@@ -74,17 +74,17 @@ class OwnLayer:
             returned = layer(torch.zeros(2, 3, width), before, Span(torch.zeros(2, dtype=torch.int64)))
         name = self.layer.__name__
         if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Tensor)):
-            raise RegardError(f"{name}.forward must return y and the new state, and not a {type(returned).__name__}.")
+            raise RegardError(f"{name}.forward must return y and the new state, not a {type(returned).__name__}.")
         output, after = returned
         if output.shape != (2, 3, width):
             raise RegardError(
                 f"{name}.forward must return y of shape [rows, columns, width], here [2, 3, {width}], "
-                f"and not {list(output.shape)}."
+                f"not {list(output.shape)}."
             )
         for which, state in (("begin", before), ("forward", after)):
             if not isinstance(state, dict):
                 raise RegardError(
-                    f"the state {name}.{which} returns must be a dict of tensors, and not a {type(state).__name__}."
+                    f"the state {name}.{which} returns must be a dict of tensors, not a {type(state).__name__}."
                 )
         return shapes(before) != shapes(after)
 

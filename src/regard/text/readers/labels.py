@@ -43,7 +43,7 @@ def learn_labels(corpus: PairCorpus) -> Tokenizer:
         )
         raise RegardError(
             f"{corpus.name} has {group_digits(len(labels))} different targets in {group_digits(len(train))} "
-            f"training pairs, which looks like translation and not like labels: {advice}."
+            f"training pairs, which looks like translation, not like labels: {advice}."
         )
     if len(labels) < 2:
         raise RegardError(f"{corpus.name} has only one label ({''.join(labels)!r}): give lines of at least two.")

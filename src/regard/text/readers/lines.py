@@ -97,7 +97,7 @@ class _Transcoded(io.RawIOBase):
 
 
 def skip_to(stream: BinaryIO, offset: int) -> None:
-    """Skips to an offset in a newly opened stream, also in one that cannot seek."""
+    """Skips to an offset in a newly opened stream, even one that cannot seek."""
     if stream.seekable():
         stream.seek(offset)
         return

@@ -103,7 +103,7 @@ class _Reader:
 
     def _refuse_entities(self, *_: Any) -> None:
         raise RegardError(
-            f"{str(self.path)!r} declares XML entities, which Regard does not unfold; export it again without them."
+            f"{str(self.path)!r} declares XML entities, which Regard does not expand; export it again without them."
         )
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:

@@ -74,7 +74,7 @@ class Workbook:
             raise
         except Exception as error:  # a damaged part may raise anything
             raise RegardError(
-                f"{str(self.path)!r} is not a whole workbook ({type(error).__name__}: {str(error)[:100]}); save it "
+                f"{str(self.path)!r} is not a complete workbook ({type(error).__name__}: {str(error)[:100]}); save it "
                 "again as XLSX, or as CSV."
             ) from None
 

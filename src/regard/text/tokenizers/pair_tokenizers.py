@@ -2,7 +2,7 @@
 
 Joint byte-pair encoding (Sennrich et al. 2016) segments names, numbers and related words alike in both languages, and
 allows shared embeddings. Small corpora get few symbols, or most would be too rare to learn: each character of the text
-and one symbol per 200 characters, at most 8,000. Bytes are symbols too, so nothing is unknown, whatever the script.
+and one symbol per 200 characters, at most 8,000. Bytes are symbols too, so nothing is unknown in any script.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ def _unwritable(folder: Path) -> str:
 
 @lru_cache
 def _scratch() -> TemporaryDirectory[str]:
-    """A folder that is gone when the process ends."""
+    """A folder that is deleted when the process ends."""
     return TemporaryDirectory(prefix="regard-tokens-")
 
 

@@ -49,7 +49,7 @@ def _check(kind: str, vocabulary: int | None, normalise: str) -> None:
     if kind not in KINDS:
         raise RegardError(f"There is no tokenizer {kind!r}; choose one of {', '.join(KINDS)}.")
     if normalise not in ("nfc", "nfkc", "none"):
-        raise RegardError(f"There is no normalisation {normalise!r}; choose one of nfc, nfkc, none.")
+        raise RegardError(f"There is no normalization {normalise!r}; choose one of nfc, nfkc, none.")
     if vocabulary is None:
         return
     if kind == "byte" and vocabulary != 257:

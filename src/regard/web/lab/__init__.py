@@ -1,1 +1,1 @@
-"""The lab: watch models learn, and look inside any of them, in the browser. `application.py` says how it is made."""
+"""The lab: watch models learn, and look inside any of them, in the browser. `application.py` shows how it is built."""

@@ -1,4 +1,4 @@
-"""The lab's server, assembled from one module of routes for each view. For those who add a view:
+"""The lab's server, assembled from one module of routes for each view. To add a view:
 
 - **A view is** `routes_NAME.py` (a list ROUTES of Starlette routes under /api/NAME), `work_NAME.py` if it needs a model
   (WORK: functions that run in the worker process), and `static/views/NAME.js` (what is seen; see `static/shell.js`).
@@ -76,7 +76,7 @@ F = TypeVar("F", bound=Fields)
 
 @dataclass
 class Lab:
-    """What every route works with: `lab_of(request)`."""
+    """The state shared by all routes: `lab_of(request)`."""
 
     folder: RunsFolder
     jobs: Jobs
@@ -108,12 +108,12 @@ def lab_of(request: Request) -> Lab:
 
 
 async def in_thread(call: Callable[P, T], *words: P.args, **named: P.kwargs) -> T:
-    """A call that reads files, beside the other requests."""
+    """A call that reads files, in parallel with other requests."""
     return await run_in_threadpool(functools.partial(call, *words, **named))
 
 
 async def asked(request: Request, kind: type[F]) -> F:
-    """The fields of a request, checked: of a JSON body, or of the query where there is none."""
+    """The checked fields of a request, from its JSON body or, without one, from the query."""
     if request.method != "POST":
         return kind.read_query(request.query_params.multi_items())
     return kind.read(await body_of(request), texts=True)  # an input's value is text, also that of a number
@@ -123,7 +123,7 @@ async def body_of(request: Request) -> dict[str, Any]:
     """The JSON object that came with a request."""
     body = parse_object(await request.body() or b"{}")
     if body is None:
-        raise RegardError("The request must hold one JSON object.")
+        raise RegardError("The request must contain one JSON object.")
     return body
 
 
@@ -178,7 +178,7 @@ def application(root: Path) -> Starlette:
         for worker in lab.workers.values():
             await worker.close()
         if left := lab.jobs.close():
-            say(f"{left} job{'s' * (left > 1)} still going on; `regard lab {root}` shows them again")
+            say(f"{left} job{'s' * (left > 1)} still running; `regard lab {root}` shows them again")
 
     return Starlette(
         routes=[
@@ -217,7 +217,7 @@ async def page(request: Request) -> Response:
 
 
 async def colours(request: Request) -> Response:
-    """The colours of every page of Regard (`report/colours.py`), as style and as numbers for a canvas."""
+    """The colors of every page of Regard (`report/colours.py`), as style and as numbers for a canvas."""
     is_style = request.url.path.endswith(".css")
     content = (lab_variables() if is_style else lab_module()).encode()
     return _sent(request, TYPES[".css" if is_style else ".js"], content, *_shrunk(content))

@@ -20,7 +20,7 @@ ALLOWED = re.compile(r"[^\x00-\x1f\x7f\\/]{1,200}")  # one part of a name
 class GuardedFolder:
     def __init__(self, root: Path):
         if root.exists() and not root.is_dir():
-            raise RegardError(f"{root} is not a folder; give the one that holds your runs, as in `regard lab runs`.")
+            raise RegardError(f"{root} is not a folder; give the folder of your runs, as in `regard lab runs`.")
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -43,7 +43,7 @@ class GuardedFolder:
         return path
 
     def new(self, name: str) -> Path:
-        """Where a new run of this name will be; only its name is looked at, the training claims the folder itself."""
+        """The folder of a new run with this name; only the name is checked, the training claims the folder."""
         if not re.fullmatch(r"[^\W_][\w.-]{0,99}", name) or name == UPLOADS or name.endswith("."):
             raise RegardError(f"{name[:100]!r} cannot be the name of a run: use letters, digits, hyphens and dots.")
         if os.path.lexists(self.root / name):
@@ -79,7 +79,7 @@ class GuardedFolder:
         return path
 
     def own(self, kind: str) -> Path | None:
-        """A place in the lab's own folder; None: there is none, or one part of its path is a link. The folder may have
+        """A path in the lab's own folder; None if it does not exist or part of it is a link. The folder may have
         come from a stranger, so what lies there is not trusted either."""
         path = self.root
         for part in (OWN, *kind.split("/")):
@@ -89,7 +89,7 @@ class GuardedFolder:
         return path
 
     def own_names(self, kind: str) -> list[str]:
-        """What lies there, sorted by name."""
+        """The folder's contents, sorted by name."""
         place = self.own(kind)
         try:
             return sorted(os.listdir(place)) if place else []
@@ -97,7 +97,7 @@ class GuardedFolder:
             return []
 
     def read_own(self, kind: str, name: str, most: int = MOST_BYTES) -> bytes:
-        """The end of a plain file there; nothing where there is none."""
+        """The end of a plain file there; empty if there is none."""
         place = self.own(kind)
         try:
             if place is None or not is_plain_file(place / name):

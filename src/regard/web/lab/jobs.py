@@ -1,6 +1,6 @@
 """Long work as processes of their own: each job is one `regard …` command, with its log in the lab's folder.
 
-A training goes on when the page or the lab is closed; the next lab finds it by its record. Stopping asks it to stop,
+Training continues when the page or the lab is closed; the next lab finds it by its record. Stopping asks it to stop,
 which saves a checkpoint; going on is `regard resume`. Short jobs (a dry run, a check of data) end with the lab.
 """
 
@@ -58,7 +58,7 @@ class Jobs:
     def _start(self, kind: str, words: Sequence[str], title: str, run: str) -> dict[str, Any]:
         alike = [job for job in self.list() if job["running"] and (job["kind"] in STAY) == (kind in STAY)]
         if len(alike) >= MOST_AT_ONCE:
-            raise RegardError(f"{MOST_AT_ONCE} jobs run already: stop one, or wait until one has ended.")
+            raise RegardError(f"{MOST_AT_ONCE} jobs are already running: stop one, or wait until one has finished.")
         number = f"{time.time_ns():x}-{secrets.token_hex(3)}"
         place = self.folder.keep("jobs")
         try:
@@ -98,11 +98,11 @@ class Jobs:
         return self.status(record)
 
     def of_run(self, name: str) -> dict[str, Any] | None:
-        """The job that works in this run now."""
+        """The job that is working on this run."""
         return next((job for job in self.list() if job["run"] == name and job["running"]), None)
 
     def stop(self, number: str) -> dict[str, Any]:
-        """Ask it to stop; a training saves a checkpoint first. Asked again, it is ended at once."""
+        """Ask it to stop; a training saves a checkpoint first. A second request ends it at once."""
         job = self.find(number)
         if job["running"]:
             how = getattr(signal, "SIGKILL", signal.SIGTERM) if job["stopping"] else signal.SIGTERM
@@ -135,11 +135,11 @@ class Jobs:
         return self.folder.read_own("jobs", f"{number}.log", MOST_LOG).decode("utf-8", "replace")
 
     def result(self, number: str) -> str:
-        """What it printed: the JSON of a dry run or a check."""
+        """Its output: the JSON of a dry run or a check."""
         return self.folder.read_own("jobs", f"{number}.out").decode("utf-8", "replace")
 
     def close(self) -> int:
-        """End what does not stay; the number of jobs that go on."""
+        """End temporary jobs; return the number of jobs that continue."""
         left = 0
         for number, process in self._own.items():
             if process.poll() is None:
@@ -151,11 +151,11 @@ class Jobs:
         return left
 
     def _numbers(self) -> Sequence[str]:
-        """Of the records, oldest first."""
+        """The recorded jobs, oldest first."""
         return [name[:-5] for name in self.folder.own_names("jobs") if name.endswith(".json")]
 
     def _record(self, number: str) -> dict[str, Any] | None:
-        """What was noted of a job; None where it is not what `start` writes, as in a folder from a stranger."""
+        """The record of a job; None if `start` did not write it, as in someone else's folder."""
         if not re.fullmatch(r"[0-9a-f-]{1,40}", number):
             return None
         record = parse_object(self.folder.read_own("jobs", f"{number}.json")) or {}
@@ -166,7 +166,7 @@ class Jobs:
         return record
 
     def _goes_on(self, record: dict[str, Any]) -> bool:
-        """Does a job of an earlier lab still run? Its number may belong to another process by now, or be made up: the
+        """True if an earlier lab's job still runs. Its number may belong to another process by now, or be made up: the
         folder that it works in must be held, and the process must be its command, which names that folder."""
         words, pid = record["words"], record["pid"]
         try:
@@ -184,7 +184,7 @@ class Jobs:
 
 
 def _runs(pid: int, words: list[str]) -> bool:
-    """Is this a process whose command ends with these words? Where the system does not tell: no."""
+    """True for a process whose command ends with these words. False if the system does not tell."""
     try:
         if Path("/proc/self/cmdline").exists():
             told = Path(f"/proc/{pid}/cmdline").read_bytes()

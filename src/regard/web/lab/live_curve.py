@@ -26,7 +26,7 @@ COLUMNS = ("step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy"
 
 @dataclass
 class LiveCurve:
-    """metrics.jsonl in columns. Reading again reads only what was added; a file that was cut is read anew."""
+    """metrics.jsonl in columns. Reading again reads only what was added; a truncated file is read again."""
 
     path: Path
     columns: dict[str, array[float]] = field(default_factory=lambda: {key: array("d") for key in COLUMNS})
@@ -161,7 +161,7 @@ def last_row(path: Path) -> dict[str, Any]:
 
 
 def file_stamp(path: Path) -> tuple[int, int, int]:
-    """What tells that a file is another now: time, size, identity; a link is not followed."""
+    """A file's signature, which shows if it was replaced: time, size, identity; a link is not followed."""
     found = os.lstat(path)
     if not stat.S_ISREG(found.st_mode):
         raise OSError("not a plain file")

@@ -1,4 +1,4 @@
-"""What the form of a comparison asks for, as the words of the command line."""
+"""The form of a comparison as command-line arguments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NewComparison:
         data = str(question.get("data", ""))
         outside = not is_named(data) and not Path(data).resolve().is_relative_to(folder.root)
         if question.get("settings") or question.get("prompt") or outside:
-            raise RegardError("This comparison was started in a terminal: go on there, with its command and --run.")
+            raise RegardError("This comparison was started in a terminal: continue there with its command and --run.")
         wanted = {key: question.get(key) for key in ("systems", "match", "budget", "seeds", "size")}
         checked = cls.read(folder, ComparisonForm.read(wanted))
         return cls(checked.systems, data, checked.match, checked.budget, checked.seeds, checked.size)

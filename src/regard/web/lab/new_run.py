@@ -1,4 +1,4 @@
-"""What a form asks for, as the words of the command line. Only named corpora and files of this folder are read."""
+"""The form of a new run as command-line arguments. Only named corpora and files of this folder are read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NewRun:
         )
 
     def words(self) -> list[str]:
-        """`regard train …`; every value stands in one word with its key, so that none is taken for an option."""
+        """`regard train …`; each value is joined to its key, so that none is mistaken for an option."""
         words = ["train", *([self.system] if self.system and not self.start else [])]
         for key, value in (("size", None if self.start else self.size), ("data", self.data), ("from", self.start)):
             if value:
@@ -60,7 +60,7 @@ def corpus(folder: RunsFolder, name: str) -> str:
 
 
 def _inside(folder: RunsFolder, key: str, value: str) -> str:
-    """Settings that name files or runs: of this folder alone."""
+    """Settings that name files or runs: only those in this folder."""
     if not value:
         return value
     if key == "data.translator":

@@ -45,7 +45,7 @@ def ending(app: ASGIApp) -> ASGIApp:
 
 
 def open_lab(root: Path, host: str, port: int | None, token: str | None, browser: bool) -> None:
-    """Serve until Ctrl-C. An address that others can reach gets a token, chosen by chance unless one is given."""
+    """Serve until Ctrl-C. An address that others can reach gets a token, random unless one is given."""
     if token is None and not is_loopback(host):
         token = new_token()
     inner = application(root)
@@ -60,7 +60,7 @@ def open_lab(root: Path, host: str, port: int | None, token: str | None, browser
     def ready(address: str) -> None:
         address += f"?token={token}" if token else ""
         print(address, flush=True)
-        say(f"The lab shows the runs in {root}. Ctrl-C closes it; trainings go on.")
+        say(f"The lab shows the runs in {root}. Ctrl-C closes it; training continues.")
         if browser:  # some browsers return only when they are closed
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

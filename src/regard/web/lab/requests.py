@@ -164,7 +164,7 @@ class Tokens(AboutCorpus):
 
 @dataclass(frozen=True)
 class RunForm(LabQuestion):
-    """A new run; settings that were left as they are do not come."""
+    """A new run; unchanged settings are not sent."""
 
     system: str = text("", doc="the name of a system")
     size: str = text("", doc="tiny, small, …")

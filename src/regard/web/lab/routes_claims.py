@@ -21,7 +21,7 @@ async def one(request: Request) -> Response:
 
 
 async def run(request: Request) -> Response:
-    """`regard claims NAME` with these settings, as a job; its results come to lie in a folder of their own."""
+    """`regard claims NAME` with these settings, as a job; its results go to a separate folder."""
     lab, body = lab_of(request), await asked(request, RunClaim)
     await lab.ask("claims.one", {"name": body.name}, lane="settings")  # refuses the name of no claim
     words = ["claims", body.name, "--again", *(["--quick"] if body.quick else [])]

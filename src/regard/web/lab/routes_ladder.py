@@ -17,7 +17,7 @@ from regard.web.lab.requests import ComparisonForm, OneRun
 
 
 async def comparisons(request: Request) -> Response:
-    """All of them, and the jobs that make one."""
+    """All comparisons, and the jobs that are running one."""
     lab = lab_of(request)
     jobs = [job for job in await in_thread(lab.jobs.list) if job["kind"] == "comparison"]
     return reply({"comparisons": await in_thread(lab.folder.comparisons), "jobs": jobs})
@@ -46,7 +46,7 @@ async def go_on(request: Request) -> Response:
     lab, name = lab_of(request), (await asked(request, OneRun)).run
     path = lab.folder.comparison(name)
     if is_running(path):
-        raise RegardError(f"{name} is running already.")
+        raise RegardError(f"{name} is already running.")
     words = [*NewComparison.again(lab.folder, lab.folder.question(path)).words(), f"--run={path}"]
     return reply(await in_thread(lab.jobs.start, "comparison", words, title=f"going on: {name}", run=name))
 

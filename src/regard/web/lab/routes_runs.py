@@ -1,4 +1,4 @@
-"""The view Runs: all runs live, their curves, a form for a new one, and what can be done with each."""
+"""The view Runs: all runs live, their curves, a form for a new one, and the actions on each."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ async def report(request: Request) -> Response:
 
 
 async def sample(request: Request) -> Response:
-    """What the run writes now, if that is not known yet; all that it wrote."""
+    """The run's current sample, computed if needed, and all earlier ones."""
     lab, name = lab_of(request), (await asked(request, OneRun)).run
     await lab.samples.renew(name)
     return reply(await in_thread(lab.samples.kept, name))
 
 
 async def characters(request: Request) -> Response:
-    """How many characters a token of the run's validation text has."""
+    """The average number of characters per token in the run's validation text."""
     return await question(request, "runs.characters", lane="settings")
 
 
@@ -228,12 +228,12 @@ async def stop(request: Request) -> Response:
 
 
 async def go_on(request: Request) -> Response:
-    """A stopped training goes on exactly where it stopped."""
+    """Resume a stopped training exactly where it stopped."""
     lab, name = lab_of(request), (await asked(request, OneRun)).run
     path = lab.folder.run(name)
     check_own(path)
     if is_running(path):
-        raise RegardError(f"{name} is training already.")
+        raise RegardError(f"{name} is already training.")
     return reply(
         await in_thread(lab.jobs.start, "training", ["resume", str(path)], title=f"going on: {name}", run=name)
     )

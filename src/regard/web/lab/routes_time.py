@@ -1,4 +1,4 @@
-"""The view Time: a run at moments of its training. What it does there is asked as in Sentence, with `weights`."""
+"""The view Time: a run at points in its training. Its readings are requested as in Sentence, with `weights`."""
 
 from __future__ import annotations
 

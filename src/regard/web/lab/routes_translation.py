@@ -51,12 +51,12 @@ def _words(lab: Lab, name: str, data: str) -> tuple[str, list[str]]:
     if data in SPLITS:
         return name, [*words, "--split", data]
     if data not in _files(lab):
-        raise RegardError(f"There is no {data[:80]!r} to evaluate on: choose valid, test, or a file of this folder.")
+        raise RegardError(f"There is no {data[:80]!r} to evaluate on: choose valid, test, or a file in this folder.")
     return name, [*words, "--data", str(lab.folder.inside(data, kind="file"))]
 
 
 def _result(lab: Lab, name: str, data: str) -> dict[str, Any]:
-    """The newest evaluation of these weights on these data; none: it was not evaluated."""
+    """The newest evaluation of these weights on this data; None if there is none."""
     _, words = _words(lab, name, data)
     command = "regard " + " ".join(words)
     weights = lab.folder.run(name) / "model.safetensors"

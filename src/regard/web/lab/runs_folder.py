@@ -55,7 +55,7 @@ class RunsFolder(GuardedFolder):
         return path
 
     def plain_run(self, name: str) -> Path:
-        """A run that can be opened by those who follow links and wait for pipes: it holds files and folders alone."""
+        """A run that is safe to open, because it contains only files and folders, no links or pipes."""
         path = self.run(name)
         for folder in (path, path / "kept", path / "snapshots"):
             try:
@@ -64,7 +64,7 @@ class RunsFolder(GuardedFolder):
             except OSError:
                 continue
             if odd := [one for one, mode in modes.items() if mode not in (stat.S_IFREG, stat.S_IFDIR)]:
-                raise RegardError(f"{name} is not opened: {odd[0]!r} in it is no plain file.")
+                raise RegardError(f"{name} is not opened: {odd[0]!r} in it is not a plain file.")
         return path
 
     def comparison(self, name: str) -> Path:
@@ -77,11 +77,11 @@ class RunsFolder(GuardedFolder):
         """report.html of a run, a comparison or a folder of claims, as `regard` wrote it; nothing else is sent."""
         path = self.made(name)
         if not self.has_report(path):
-            raise RegardError(f"{name} has no report.html: it comes when it ends.")
+            raise RegardError(f"{name} has no report.html yet: it is written at the end.")
         try:
             return read_plain(path / "report.html")
         except (OSError, ValueError):
-            raise RegardError(f"The page {path / 'report.html'} is too large to be sent: open it there.") from None
+            raise RegardError(f"The page {path / 'report.html'} is too large to send: open the file itself.") from None
 
     def has_report(self, path: Path) -> bool:
         ours = any(is_plain_file(path / marker) for marker in MARKERS)
@@ -90,7 +90,7 @@ class RunsFolder(GuardedFolder):
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def runs(self) -> list[dict[str, Any]]:
-        """Every run, newest first, in a few words each."""
+        """A summary of every run, newest first."""
         found = [self.summary(path) for path in self._walk("run.json")]
         return sorted(found, key=lambda run: run["created"], reverse=True)
 
@@ -127,7 +127,7 @@ class RunsFolder(GuardedFolder):
         return sorted(found, key=lambda one: one["created"], reverse=True)
 
     def claim_results(self, claim: str) -> dict[str, dict[str, Any]]:
-        """What `regard claims` found of one statement, by the folder that holds it, the newest first."""
+        """The results of `regard claims` for one claim, by folder, newest first."""
         found: list[tuple[float, str, dict[str, Any]]] = []
         for path in self._walk("claims.json"):
             file = path / "claims.json"
@@ -210,11 +210,11 @@ class RunsFolder(GuardedFolder):
         return self._json(folder / "run.json")
 
     def notes(self, folder: Path) -> list[str]:
-        """What was noticed about the corpus of a run."""
+        """The remarks about a run's corpus."""
         return [str(note) for note in _list(mapping(self.facts(folder).get("corpus")).get("notes"))]
 
     def question(self, folder: Path) -> dict[str, Any]:
-        """What a comparison asks, from its comparison.json."""
+        """The settings of a comparison, from its comparison.json."""
         return mapping(self._json(folder / "comparison.json").get("question"))
 
     def recipe_text(self, folder: Path) -> str:

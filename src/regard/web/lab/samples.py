@@ -1,4 +1,4 @@
-"""What a run writes, each time its weights were better than before: kept in the lab's folder, with their step.
+"""A run's samples, one each time its weights improved, kept in the lab's folder with their step.
 
 While the lab is open it looks at the runs that train, whether or not a page is open.
 """
@@ -37,7 +37,7 @@ class Samples:
         self._asked: dict[str, asyncio.Task[bool]] = {}  # run: its sample that is being made
 
     def kept(self, name: str) -> list[dict[str, Any]]:
-        """Oldest first; those of a run that had this name before are left out."""
+        """Oldest first; samples of an earlier run with the same name are left out."""
         made = self.folder.facts(self.folder.run(name)).get("created")
         found: dict[Any, dict[str, Any]] = {}
         for line in self.folder.read_own("samples", _file(name)).splitlines():

@@ -1,4 +1,4 @@
-"""In the worker process: traces that stay open between questions, so that each of their matrices can be asked for."""
+"""In the worker process: traces that stay open between requests, so that each of their matrices can be fetched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asked_run(folder: RunsFolder, asked: requests.AboutRun) -> AnyRun:
 
 
 def trace_of(folder: RunsFolder, asked: requests.TraceRequest) -> Trace:
-    """What a question is about: a run, a text, for translators perhaps a target or how it begins; with gradients or
+    """The subject of a request: a run, a text, for translators perhaps a target or its beginning; with gradients or
     without. A trace with gradients serves a question without."""
     run, what = asked_run(folder, asked), (asked.text, asked.target, asked.prefix, asked.beam)
     key: Key = (run, *what, True)
@@ -81,7 +81,7 @@ def _calculated(run: AnyRun, trace: Trace, text: str, target: str | None, prefix
 
 
 def page(folder: RunsFolder, asked: requests.PageRequest) -> dict[str, str]:
-    """Traces, each asked for as by itself, as one file that works offline, as `regard inspect --html` writes it."""
+    """Traces, each requested by itself, as one file that works offline, as `regard inspect --html` writes it."""
     return {"page": trace_page(*(trace_of(folder, one) for one in asked.traces))}
 
 
@@ -89,9 +89,7 @@ def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gr
     count, most = _length(run, text)
     if count > most:
         whose = "this model reads" if most < MAX_TOKENS else "the page shows"
-        raise RegardError(
-            f"This text has {group_digits(count)} tokens, and {whose} at most {most}: take some of it away."
-        )
+        raise RegardError(f"This text has {group_digits(count)} tokens, but {whose} at most {most}: shorten it.")
     for given in (target or "", prefix):
         if (count := len(run.tokenizer.encode(given))) > MAX_TOKENS:
             raise RegardError(
@@ -103,20 +101,20 @@ def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gr
         if not text:
             raise RegardError("There is nothing to read yet: type a sentence.")
         if "\n" in text:
-            raise RegardError("This model reads one line at a time: take the line ends out.")
+            raise RegardError("This model reads one line at a time: remove the line breaks.")
     search: dict[str, Any] = {"prefix": prefix, "beam": beam}
     found: Trace = task.look_inside(run, "trace", text, target, top=TOP, gradients=gradients, **search)
     return found
 
 
 def fits(run: AnyRun, text: str) -> bool:
-    """Can the run read this text whole?"""
+    """True if the run can read this whole text."""
     count, most = _length(run, text)
     return count <= most
 
 
 def _length(run: AnyRun, text: str) -> tuple[int, int]:
-    """The tokens of a text, and how many can be looked at."""
+    """The tokens of a text, and how many can be shown."""
     has_source = task_of(run).has_source
     reads: Tokenizer = getattr(run, "source_tokenizer", run.tokenizer)
     limit = None if has_source else run.model.context

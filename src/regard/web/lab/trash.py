@@ -29,7 +29,7 @@ class Trash:
         with self._one_at_a_time:
             path = self.folder.made(name)
             if not any((path / marker).is_file() for marker in ("run.json", "comparison.json")):
-                raise RegardError(f"{name} is neither a run nor a comparison, so it is left as it is.")
+                raise RegardError(f"{name} is neither a run nor a comparison, so it is left unchanged.")
             if is_running(path):
                 raise RegardError(f"{name} is training: stop it first.")
             mark = secrets.token_hex(8)
@@ -48,7 +48,7 @@ class Trash:
         with self._one_at_a_time:
             place = self._at(mark)
             if place is None:
-                raise RegardError("This was restored already, or deleted for good.")
+                raise RegardError("This was already restored or permanently deleted.")
             name = self._name(mark)
             path = self.folder.root / name
             if os.path.lexists(path):
@@ -73,7 +73,7 @@ class Trash:
             return [{"mark": mark, "name": self._name(mark)} for _, mark in sorted(places, reverse=True)]
 
     def empty(self) -> None:
-        """Delete for good what was deleted before."""
+        """Permanently delete what is in the trash."""
         with self._one_at_a_time:
             place = self.folder.keep("trash")
             try:
@@ -82,7 +82,7 @@ class Trash:
                 raise RegardError(f"{place} could not be emptied ({error.strerror}): delete it yourself.") from None
 
     def _at(self, mark: str) -> Path | None:
-        """Where something deleted lies; None: nowhere, or a link lies there, which did not come from here."""
+        """The path of a deleted item; None if there is none, or if it is a link, which the lab never makes."""
         place = self.folder.own(f"trash/{mark}") if re.fullmatch("[0-9a-f]{16}", mark) else None
         return place if place and is_plain_folder(place / "run") else None
 

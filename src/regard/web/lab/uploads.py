@@ -28,17 +28,17 @@ def take(folder: RunsFolder, name: str, token: str, content: bytes, *, last: boo
     place = folder.keep("uploads")
     part = place / f"{token or secrets.token_hex(16)}.part"
     if token and (not re.fullmatch("[0-9a-f]{32}", token) or not part.is_file()):
-        raise RegardError("This upload is not known: send the file again.")
+        raise RegardError("Unknown upload: send the file again.")
     with _one_at_a_time:
         waiting = _parts(place)
         if sum(size for _, size, _ in waiting) + len(content) > MOST_UPLOAD:
             part.unlink(missing_ok=True)
             raise RegardError(
-                f"More than {MOST_UPLOAD >> 30} GiB are not taken at once: put the file beside your runs and "
+                f"More than {MOST_UPLOAD >> 30} GiB cannot be uploaded: put the file next to your runs and "
                 "use the terminal."
             )
         if not token and len(waiting) >= MOST_PARTS:
-            raise RegardError(f"{MOST_PARTS} files are being sent already: wait, or start the lab again tomorrow.")
+            raise RegardError(f"{MOST_PARTS} files are already being sent: wait, or start the lab again tomorrow.")
         with open(open_own_file(part, os.O_WRONLY | os.O_APPEND), "ab") as stream:
             stream.write(content)
             size = stream.tell()
@@ -46,7 +46,7 @@ def take(folder: RunsFolder, name: str, token: str, content: bytes, *, last: boo
 
 
 def forget_old(folder: RunsFolder) -> None:
-    """Remove what was never sent to its end."""
+    """Remove incomplete uploads."""
     if place := folder.own("uploads"):
         for path, _, changed in _parts(place):
             if time.time() - changed > OLDEST:
@@ -65,7 +65,7 @@ def _parts(place: Path) -> list[tuple[Path, int, float]]:
 
 
 def _store(folder: RunsFolder, part: Path, name: str) -> str:
-    """A plain name that is free, and that does not make a run of the folder; a file that is there is not kept twice."""
+    """A plain, unused name that does not turn the folder into a run; an identical file is not stored twice."""
     place = folder.root / UPLOADS
     with suppress(FileExistsError):
         place.mkdir()

@@ -25,7 +25,7 @@ LARGE = ("sample", "by_length", "perplexities", "bleus", "failed")  # of a row: 
 
 
 def open_comparison(folder: RunsFolder, asked: OneName) -> dict[str, Any]:
-    """All that the page shows; runs that have not ended are missing from the table."""
+    """Everything that the page shows; unfinished runs are missing from the table."""
     plan = Plan.read(folder.comparison(asked.name))
     results: Results = {
         (entrant.label, seed): read_result(plan.run_folder(entrant, seed)) or {"failed": UNFINISHED}
@@ -35,7 +35,7 @@ def open_comparison(folder: RunsFolder, asked: OneName) -> dict[str, Any]:
 
 
 def shown(comparison: Comparison) -> dict[str, Any]:
-    """What the page shows of a comparison."""
+    """The page's view of a comparison."""
     plan, task, order = comparison.plan, comparison.task, comparison.order
     columns = {key: comparison.columns[key] for key in task.columns.first if key in comparison.columns}
     columns |= {key: text for key, text in comparison.columns.items() if key not in columns}
@@ -94,7 +94,7 @@ def _curves(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _samples(comparison: Comparison) -> list[dict[str, Any]]:
-    """What each wrote after the same beginning, or its translations of the same sentences."""
+    """Each system's continuation of the same prompt, or translations of the same sentences."""
     if not comparison.order:
         return []
     if comparison.task.name == "language model":
@@ -115,7 +115,7 @@ def _samples(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def check(folder: RunsFolder, form: ComparisonForm) -> dict[str, Any]:
-    """Is this a comparison that can be made? The rows it will have, or what is wrong, and with which option."""
+    """Check that this comparison is possible. The rows it will have, or what is wrong, and with which option."""
     asked = NewComparison.read(folder, form)
     try:
         match = asked.match or match_for(asked.budget)

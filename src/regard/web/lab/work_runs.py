@@ -75,7 +75,7 @@ def _fields(recipe: Recipe, changed: Recipe, part: str, tuned: bool) -> list[dic
 
 
 def sample(folder: RunsFolder, asked: OneRun) -> dict[str, Any]:
-    """What the best weights so far write: a text, or answers to the first held-out sentences."""
+    """A sample from the best weights so far: a text, or outputs for the first held-out sentences."""
     run = open_run(folder, asked.run)
     task = task_of(run)
     if texts := task.texts(run, 1):

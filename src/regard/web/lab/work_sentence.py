@@ -22,7 +22,7 @@ SHOWN = 16  # choices of the next token
 
 
 def trace(folder: RunsFolder, asked: requests.TraceRequest) -> dict[str, Any]:
-    """What `regard inspect` computes, without its matrices; of a language model also how probable the text is."""
+    """The results of `regard inspect` without its matrices; for a language model, also the text's probability."""
     found = trace_of(folder, asked)
     told = facts(found)
     run = asked_run(folder, asked)
@@ -41,7 +41,7 @@ def trace(folder: RunsFolder, asked: requests.TraceRequest) -> dict[str, Any]:
 
 
 def following(folder: RunsFolder, asked: requests.Following) -> dict[str, Any]:
-    """What comes after the text: the model's probability of each token, and the chance that it is drawn."""
+    """The next tokens: each with the model's probability and the probability of sampling it."""
     run = _writer(folder, asked)
     found = run.choices(asked.text, _sampling(asked), SHOWN)
     before = [run.tokenizer.token(one) for one in run.tokenizer.encode(asked.text)]
@@ -80,7 +80,7 @@ def edit(folder: RunsFolder, asked: requests.Edit) -> dict[str, str]:
     run = _writer(folder, asked)
     read = run.tokenizer.encode(asked.text)
     if asked.token not in run.tokenizer.tokens:
-        raise RegardError(f"{asked.token[:40]!r} is no token of this model.")
+        raise RegardError(f"{asked.token[:40]!r} is not a token of this model.")
     chosen = run.tokenizer.tokens.index(asked.token)
     rest = read[asked.step + 1 :] if asked.keep else []
     return {"text": run.tokenizer.decode([*read[: asked.step], chosen, *rest])}
@@ -89,7 +89,7 @@ def edit(folder: RunsFolder, asked: requests.Edit) -> dict[str, str]:
 def _writer(folder: RunsFolder, asked: requests.AboutRun) -> LanguageRun:
     run: Any = asked_run(folder, asked)
     if not hasattr(run, "choices"):
-        raise RegardError(f"{asked.run} does not go on with a text: choose a language model.")
+        raise RegardError(f"{asked.run} does not continue texts: choose a language model.")
     return cast("LanguageRun", run)
 
 

@@ -28,7 +28,7 @@ _made: OrderedDict[tuple[str, float, str, int], tuple[Tokenizer, dict[str, Any]]
 
 
 def statistics(folder: RunsFolder, asked: requests.AboutCorpus) -> dict[str, Any]:
-    """Of each side of a corpus: its splits, Zipf's curve, lengths, coverage; and what is shared between splits."""
+    """For each side of a corpus: its splits, Zipf's curve, lengths, coverage; and what is shared between splits."""
     found = _opened(*_key(folder, asked))
     return {
         "name": found.name,
@@ -39,7 +39,7 @@ def statistics(folder: RunsFolder, asked: requests.AboutCorpus) -> dict[str, Any
 
 
 def tokens(folder: RunsFolder, asked: requests.Tokens) -> dict[str, Any]:
-    """A sentence cut by a tokenizer of one kind, and what that tokenizer makes of the held-out text."""
+    """A sentence split by one kind of tokenizer, and that tokenizer's statistics on the held-out text."""
     name, changed = _key(folder, asked)
     key = name, changed, asked.kind, asked.vocabulary
     if key not in _made:
@@ -91,7 +91,7 @@ def _make(found: Corpus | PairCorpus, kind: str, vocabulary: int) -> tuple[Token
     """A tokenizer of the training text, of both sides if it has two; tried on the validation text."""
     splits = list(_sides(found).values())
     if 0 < vocabulary < 300 and kind == "bpe":
-        raise RegardError("A vocabulary of byte pairs holds at least the 256 bytes: ask for 300 or more.")
+        raise RegardError("A byte-pair vocabulary contains at least the 256 bytes: choose 300 or more.")
     training = (line for side in splits for line in _beginning(side["train"], MOST_TRAINING))
     tokenizer = Tokenizer.train(training, kind, vocabulary or None, pretokenised=found.pretokenised)
     held_out = [line for side in splits for line in _beginning(side.get("valid", ()), MOST_HELD_OUT)]

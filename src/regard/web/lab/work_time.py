@@ -1,7 +1,7 @@
-"""In the worker process: the weights of a run at moments of its training, and how its word vectors form.
+"""In the worker process: the snapshots of a run, and how its word vectors form.
 
-The plane is the same for all moments: the two directions in which the last moment's vectors vary most (principal
-components). Every moment's vectors are centred at their own mean and seen in that plane, so what moves has moved.
+The plane is the same for all snapshots: the two directions in which the last moment's vectors vary most (principal
+components). Each snapshot's vectors are centered on their mean and projected onto that plane, so what moves has moved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHOWN = ("loss", "perplexity", "bleu", "tokens")  # of a validation
 
 
 def about(folder: RunsFolder, asked: OneRun) -> dict[str, Any]:
-    """The moments whose weights were kept, with the validation loss at each."""
+    """The saved snapshots, with the validation loss at each."""
     path = folder.plain_run(asked.run)
     valid, (steps, *columns) = folder.curve(path).taken("step", *SHOWN)
     losses = {
@@ -46,7 +46,7 @@ def vectors(folder: RunsFolder, asked: OneRun) -> bytes:
     path = folder.plain_run(asked.run)
     kept = moments(path)
     if not kept:
-        raise RegardError("This run kept no moments of its training.")
+        raise RegardError("This run has no snapshots of its training.")
     tokenizer = open_tokenizers(path, open_recipe(path)).target
     chosen = common_words(tokenizer)
     if len(chosen) < 2:
@@ -87,7 +87,7 @@ def neighbours(table: np.ndarray, count: int) -> np.ndarray:
 
 
 def _table(file: Path) -> np.ndarray:
-    """The word vectors of a moment; only they are read."""
+    """The word vectors of a snapshot; nothing else is read."""
     check_tensor_file(file)
     with safe_open(file, "pt") as stream:
         names = set(stream.keys())

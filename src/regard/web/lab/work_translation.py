@@ -25,7 +25,7 @@ def trace(folder: RunsFolder, asked: requests.TraceRequest) -> dict[str, Any]:
 
 
 def begin(folder: RunsFolder, asked: requests.BeginRequest) -> dict[str, str]:
-    """How the translation begins if another token stands at a step: what was written before it, and that token."""
+    """The start of the translation with another token at a step: the text before it, and that token."""
     run, found = _translator(folder, asked), trace_of(folder, asked)
     numbers = {token: number for number, token in enumerate(run.tokenizer.tokens)}
     step, token = min(asked.step, found.steps - 1), asked.token
@@ -77,12 +77,12 @@ def differences(folder: RunsFolder, asked: requests.Differences) -> dict[str, An
 
 
 def _result(folder: RunsFolder, number: str) -> dict[str, Any]:
-    """What an evaluation printed."""
+    """The output of an evaluation."""
     try:
         found = json.loads(folder.read_own("jobs", f"{number}.out"))
         return {key: found[key] for key in ("sources", "references", "translations")}
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise RegardError("This evaluation printed no sentences: evaluate again.") from None
+        raise RegardError("This evaluation saved no sentences: evaluate again.") from None
 
 
 def _translator(folder: RunsFolder, asked: requests.AboutRun) -> TranslationRun:

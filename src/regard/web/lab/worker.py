@@ -3,7 +3,7 @@
     found = await worker.ask("sentence.trace", {"run": "lstm", "text": "the cat"}, seconds=30)
 
 The page never waits behind a hundred requests: at most WAITING questions wait, and of those with the same `only`, such
-as the letters of a text that is being typed, only the newest is answered. What takes longer than `seconds` is ended.
+as the letters of a text that is being typed, only the newest is answered. After `seconds`, a task is stopped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MOST_ANSWER = 1 << 28  # bytes
 
 
 class Busy(RegardError):
-    """Too much was asked at once."""
+    """Too many requests at once."""
 
 
 class Overtaken(RegardError):
-    """A newer question of the same kind came."""
+    """A newer request of the same kind replaced this one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class LabWorker:
                 await self._process.stdin.drain()
                 head = json.loads(await self._process.stdout.readline())
                 if head["bytes"] > MOST_ANSWER:
-                    raise RegardError("The answer is too large for a page: ask for a shorter text.")
+                    raise RegardError("The result is too large for a page: use a shorter text.")
                 content = await self._process.stdout.readexactly(head["bytes"])
         except TimeoutError:
             await self.close()

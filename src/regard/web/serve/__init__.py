@@ -1,1 +1,1 @@
-"""Several models behind one address, for programs that speak OpenAI's or LibreTranslate's language."""
+"""Several models behind one address, for clients of OpenAI's or LibreTranslate's API."""

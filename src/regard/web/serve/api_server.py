@@ -73,7 +73,7 @@ def refuse(request: Request, status: int, sentence: str, **more: Any) -> Respons
 
 
 async def unless_left(request: Request, answer: Awaitable[Any]) -> Any:
-    """Awaits an answer; if the client leaves first, the answer is given up."""
+    """Awaits an answer; if the client disconnects first, the work is canceled."""
     working, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_left(request.receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED, timeout=SECONDS)

@@ -47,7 +47,7 @@ class CompletionChoice:
     score: float = 0.0  # mean log-probability of its tokens
 
     def add(self, tokens: Sequence[int], ended: bool) -> str:
-        """The next piece of its text; tokens after a stop sequence are no part of it, however many come at once."""
+        """The next piece of its text; tokens after a stop sequence are not part of it, however many come at once."""
         if self.until.stops:
             piece = ""
             for place, token in enumerate(tokens, 1):
@@ -72,7 +72,7 @@ class CompletionChoice:
 
 
 class Completions:
-    """The endpoints, without HTTP: what is asked and what is answered are dictionaries."""
+    """The endpoints, without HTTP: requests and responses are dictionaries."""
 
     def __init__(self, models: ServedModels) -> None:
         self.models = models
@@ -102,7 +102,7 @@ class Completions:
         return served, served.worker
 
     async def begin(self, question: CompletionRequest) -> CompletionAnswer:
-        """The answer to a request, before anything of it is written."""
+        """The response to a request, before any text is generated."""
         served, worker = self.find(question.model)
         question.check_tokens(worker.run.tokenizer.vocabulary)
         # top_p of 0 is the most probable token alone
@@ -136,7 +136,7 @@ class Completions:
     async def _opening(
         self, served: Served, worker: LanguageWorker, prompt: Any
     ) -> tuple[Prompt, str, list[int], bool]:
-        """What the model reads first, the prompt as text, its tokens, and whether the boundary is one of them."""
+        """The model's first input, the prompt as text, its tokens, and whether the boundary is one of them."""
         if isinstance(prompt, str):
             try:
                 opening, read = await served.opening(worker, prompt)
@@ -270,7 +270,7 @@ class CompletionAnswer:
         }
 
     def _groups(self) -> list[list[CompletionChoice]]:
-        """Of each prompt's texts the n that are most probable, per token."""
+        """The n most probable texts of each prompt, per token."""
         found: list[list[CompletionChoice]] = []
         every = self.question.best_of
         for start in range(0, len(self.choices), every):

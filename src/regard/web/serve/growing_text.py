@@ -1,4 +1,4 @@
-"""Tokens to text as they come: pieces that end where characters do, and never part of a stop sequence."""
+"""Tokens to text as they arrive: pieces that end at character boundaries, and never part of a stop sequence."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ BEFORE = 16  # tokens that decide how the next one is written: spaces, the rest 
 
 
 class GrowingText:
-    """What is written after a prompt: the pieces together are what all tokens decode to."""
+    """The text generated after a prompt: the pieces together equal the decoded tokens."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], *, without_space: bool = False) -> None:
-        """`without_space`: the first token brings a space that the prompt has already."""
+        """`without_space`: the first token has a space that the prompt already ends with."""
         self.tokenizer = tokenizer
         self.tokens = list(prompt[-BEFORE:])
         self.said = len(tokenizer.decode(self.tokens)) + without_space  # of `tokens`, given out
@@ -38,7 +38,7 @@ class Until:
         self.stops, self.held, self.met = stops, "", False
 
     def add(self, piece: str, ended: bool) -> str:
-        """What can be given out now; `met` says whether a stop sequence was found."""
+        """The text that can be sent now; `met` is true if a stop sequence was found."""
         text, self.held = self.held + piece, ""
         found = [place for stop in self.stops if (place := text.find(stop)) >= 0]
         if found:
@@ -51,5 +51,5 @@ class Until:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """The most characters at the end of the text with which the stop sequence begins."""
+    """The longest end of the text that is a beginning of the stop sequence."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)

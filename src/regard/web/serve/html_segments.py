@@ -85,7 +85,7 @@ def _end(html: str, begin: int, tag: re.Match[str] | None, doubtful: bool) -> in
 
 
 def _left_open(content: str) -> bool:
-    """Read as HTML, does it end in the middle of something?"""
+    """True if it ends in the middle of an HTML construct."""
     return any(end > len(content) for _, end, _ in markup(f"{content} ", inside=True))
 
 

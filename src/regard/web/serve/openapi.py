@@ -1,4 +1,4 @@
-"""The OpenAPI document of what is served, and the same as a page."""
+"""The OpenAPI document of the served models, and the same as a page."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _section(path: str, method: str, operation: dict[str, Any], schemas: dict[st
 
 
 def _kind(field: dict[str, Any]) -> str:
-    """What a field may be, in a few words."""
+    """A field's allowed values, in a few words."""
     if "anyOf" in field:
         return " or ".join(dict.fromkeys(_kind(one) for one in field["anyOf"] if one.get("type") != MAYBE))
     if "enum" in field:

@@ -1,4 +1,4 @@
-"""One thread owns all models and steps them in turn; what is asked for meanwhile joins the next step.
+"""One thread owns all models and steps them in turn; new requests join the next step.
 
     submit    a job for a worker, from the event loop            step      of every worker that has something to do
     cancel    a job whose client has left                        deliver   what the jobs got, to the event loop, at once
@@ -51,7 +51,7 @@ Post = Callable[[Job, Any], None]
 
 
 class Failed(Exception):
-    """The model could not do it, through no fault of the request; the sentence says why."""
+    """The model failed, through no fault of the request; the sentence gives the reason."""
 
 
 class ModelWorker(Protocol):
@@ -61,7 +61,7 @@ class ModelWorker(Protocol):
     def busy(self) -> bool: ...
 
     def warm_up(self) -> None:
-        """What would keep the first jobs waiting."""
+        """The work that keeps the first jobs waiting."""
 
     def submit(self, job: Any) -> None: ...
 

@@ -1,7 +1,7 @@
 """A text as sentences and what stands between them: translators read one sentence at a time.
 
 A line end ends a sentence; so does . ! ? … before white space and a capital letter, a digit or an opening mark, unless
-a short capitalised word comes before the full stop (Dr. Who, J. Smith). What has no letter and no digit stays as it is.
+a short capitalised word comes before the full stop (Dr. Who, J. Smith). Text without letters or digits is unchanged.
 """
 
 from __future__ import annotations

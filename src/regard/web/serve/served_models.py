@@ -1,7 +1,7 @@
-"""The models that a server offers, each under the name of its run's folder; a run that was replaced is taken up anew.
+"""The models that a server offers, each under the name of its run's folder; a run that was replaced is reloaded.
 
-A model has places for a number of jobs, written or waiting; who comes when all are taken is told to come back. When a
-run is replaced, new jobs go to the new model and those that have begun end with the old one.
+A model has places for a number of jobs, written or waiting; further clients are told to retry. When a
+run is replaced, new jobs go to the new model and jobs already started finish with the old one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Served:
         self.worker = worker_of(run)(run)
 
     async def opening(self, worker: LanguageWorker, prompt: str) -> tuple[Prompt, list[int]]:
-        """What a language model reads first, and the prompt's tokens."""
+        """A language model's first input, and the prompt's tokens."""
 
         def encode() -> tuple[Prompt, list[int]]:
             with self.lock:
@@ -149,7 +149,7 @@ class ServedModels:
             say(f"skipped: {one}")
         for name in languages:
             if name not in self.languages:
-                raise RegardError(f"--languages names {name!r}, which is no translator of {', '.join(self.by_name)}.")
+                raise RegardError(f"--languages names {name!r}, not a translator of {', '.join(self.by_name)}.")
         self.scheduler.workers = [served.worker for served in self.by_name.values()]
 
     @property
@@ -176,7 +176,7 @@ class ServedModels:
                 # read beside the models' thread, and moved to their device in it
                 run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
                 if type(run) is not type(served.worker.run):
-                    raise RegardError(f"{self.folders[name]} is now for another task: stop the server, and start it.")
+                    raise RegardError(f"{self.folders[name]} now holds a model for another task: restart the server.")
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
                 served.use(run)
                 self.seen[name] = seen
@@ -185,7 +185,7 @@ class ServedModels:
                 say(f"{name} stays as it was: {error}")
                 continue
             except Exception as error:  # whatever is wrong with one, the others are taken up
-                log.error("a run could not be taken up", exc_info=error)
+                log.error("a run could not be loaded", exc_info=error)
                 say(f"{name} stays as it was: it could not be read ({type(error).__name__}).")
                 continue
             say(f"{name} was replaced")
@@ -198,7 +198,7 @@ class ServedModels:
         return run
 
     def _exchange(self) -> None:
-        """The new workers, and of the old ones those that are not done yet."""
+        """The new workers, and the old ones that are not done yet."""
         new = [served.worker for served in self.by_name.values()]
         kept = [worker for worker in self.scheduler.workers if worker.busy and worker not in new]
         self.scheduler.workers = [*new, *kept]
@@ -215,7 +215,7 @@ def worker_of(run: AnyRun) -> Any:
 
 
 def files_of(folder: Path) -> object:
-    """What tells whether a run was replaced: its files, their sizes and times."""
+    """A run's signature, which shows if it was replaced: its files, their sizes and times."""
     try:
         found = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
     except OSError:
@@ -232,7 +232,7 @@ def languages_of(run: TranslationRun, name: str) -> tuple[str, str]:
     if data.corpus == "phrasebook":
         both = ("fr", "en") if data.swap else ("en", "fr")
     if not all(code.isalpha() for code in both):
-        raise RegardError(f"{run.folder} does not say what its languages are: add --languages {name}=en-fr.")
+        raise RegardError(f"{run.folder} does not name its languages: add --languages {name}=en-fr.")
     return both
 
 
@@ -244,7 +244,7 @@ def longest_of(run: LanguageRun) -> int:
 def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:
     if 1 + prompt + more > longest:
         raise RegardError(
-            f"{name} holds {group_digits(longest)} tokens, and this needs {group_digits(1 + prompt + more)} "
+            f"{name} holds {group_digits(longest)} tokens, but this needs {group_digits(1 + prompt + more)} "
             f"(1 for the boundary, {group_digits(prompt)} of the prompt, {pluralize(more, 'token')} to write): "
             "shorten the "
             "prompt or max_tokens."

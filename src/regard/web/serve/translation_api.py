@@ -107,7 +107,7 @@ class Translations:
         raise FieldError(f"No model here translates {source} → {target} (there are {there}).", "target")
 
     async def _translate(self, served: Served, texts: Sequence[str], html: bool, alternatives: int) -> list[list[str]]:
-        """Of each text its translation and the alternatives."""
+        """The translation and alternatives of each text."""
         pages = [HtmlSegments(text) if html else None for text in texts]
         pieces = [page.texts if page else [text] for page, text in zip(pages, texts)]
         cut = [[Sentences(piece) for piece in group] for group in pieces]

@@ -1,8 +1,8 @@
-"""What the scheduler steps: a language model that writes and scores texts, and a translator.
+"""The workers that the scheduler steps: a language model that writes and scores texts, and a translator.
 
 A language model's texts join the batch as rows become free, and leave it when they end. Texts with one way of drawing
 (temperature, top_k, top_p) are written together; other ways take turns. A translator takes all sentences that wait,
-and those that come meanwhile next time. What a text becomes is decided by its seed, not by its company.
+and those that come meanwhile next time. A text depends on its seed, not on the other texts in its batch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ScoreJob(Job):
 
 
 class SentenceJob(Job):
-    """Posts once the sentence's translations, best first."""
+    """Posts the sentence's translations once, best first."""
 
     def __init__(self, sentence: str, beam: Beam) -> None:
         super().__init__()

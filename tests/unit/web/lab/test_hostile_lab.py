@@ -351,7 +351,7 @@ def test_an_odd_value_in_any_field_is_refused_in_a_sentence_that_names_it(lab, f
     for key in numbers:
         for value in ODD:
             sentence = refused(ask(lab, "POST", f"/api/{path}", {**FIELDS[path], key: value}), 400)
-            assert sentence.startswith((f"{key} ", "The request must hold one JSON object.")), sentence
+            assert sentence.startswith((f"{key} ", "The request must contain one JSON object.")), sentence
     assert sorted(path.name for path in folder.iterdir()) == before
 
 

@@ -198,7 +198,7 @@ def test_of_many_jobs_that_are_started_at_once_four_begin(tmp_path):
         found = at_once([partial(jobs.start, "check", words, title="a job")] * 10)
         assert sum(isinstance(one, dict) for one in found) == MOST_AT_ONCE
         assert {str(one) for one in found if isinstance(one, RegardError)} == {
-            "4 jobs run already: stop one, or wait until one has ended."
+            "4 jobs are already running: stop one, or wait until one has finished."
         }
     finally:
         jobs.close()

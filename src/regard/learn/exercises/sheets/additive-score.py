@@ -6,7 +6,7 @@ is a small network, so q and h may have different widths:
 
     s_j = vᵀ tanh(W_q q + W_k h_j)        α = softmax(s)        c = Σ_j α_j h_j
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

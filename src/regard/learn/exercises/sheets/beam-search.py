@@ -7,7 +7,7 @@ each by every word, and keeps the best `width` of all these candidates again, wh
 
 Here is one such step; ending and choosing the winner are done elsewhere.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

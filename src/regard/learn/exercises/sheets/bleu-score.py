@@ -7,7 +7,7 @@ translations, so one that is shorter than the reference pays:
     p_n  = Σ_g min(count in translation, count in reference) / number of n-grams of the translation
     BLEU = 100 · min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼          c, r: words of the translation and of the reference
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import math

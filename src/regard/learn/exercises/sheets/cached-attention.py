@@ -6,7 +6,7 @@ query looks at all of them, its own included. Step by step that gives exactly wh
 
     K ← [K ; k_t],  V ← [V ; v_t]          y_t = softmax(q_t Kᵀ / √d) V
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

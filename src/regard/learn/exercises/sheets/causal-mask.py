@@ -1,13 +1,13 @@
 """Exercise causal-mask: no q₂k₃, because of cheating (lecture 000, lines 89 and 128).
 
-While it is trained, attention reads a whole sentence at once. A position that could see the next word would only copy
+During training, attention reads a whole sentence at once. A position that could see the next word would only copy
 it. So position t may look at positions 1 … t, itself included, and never ahead:
 
     query 1 sees   k₁                a_1 has one entry
     query 2 sees   k₁ k₂             a_2 has two
     query 3 sees   k₁ k₂ k₃          a_3 has three
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

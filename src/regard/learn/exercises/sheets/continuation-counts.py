@@ -5,7 +5,7 @@ after "San". Kneser and Ney count in how many different contexts a word has been
 
     a(w) = number of different words h with count(h w) > 0
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

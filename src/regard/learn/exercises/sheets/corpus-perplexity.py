@@ -5,7 +5,7 @@ is its exponential: among how many equally probable words would the model have t
 
     PPL = exp( − (1/N) Σ log P(token) )            the sum and N go over all tokens of all lines
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

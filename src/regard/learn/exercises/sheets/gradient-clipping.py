@@ -1,13 +1,13 @@
 """Exercise gradient-clipping: scale big gradients (lecture 003, line 147).
 
-Through many steps a gradient can explode, and one such step of the optimiser ruins the weights. Clipping bounds the
+Through many steps a gradient can explode, and one such optimizer step ruins the weights. Clipping bounds the
 norm of the whole gradient, that of all parameters together as one long vector g:
 
     ‖g‖ = √(Σ g_i²)  over all parameters           g ← g · c / ‖g‖   if ‖g‖ > c,   else g stays
 
 The direction stays the same: only the length changes.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

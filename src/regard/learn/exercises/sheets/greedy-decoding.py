@@ -5,7 +5,7 @@ when it has written <eos>, or after `limit` tokens:
 
     y_t = argmax P(y | y_1 … y_{t-1})          the token that was written is the next one that is read
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ decides how much of the past stays:
     candidate   n = tanh(W_n x + b_n + r * (U_n h))       the reset gate acts after U_n
     new state   h' = z * h + (1 − z) * n                  z is what stays of the past
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

@@ -5,9 +5,9 @@ which near points count more:
 
     f(q) = Σ_i K(u_i) v_i / Σ_j K(u_j),        u_i = |q − k_i| / h,        K(u) = exp(−u²/2)
 
-The bandwidth h says what "near" means: h → 0 is the nearest neighbour, h → ∞ the mean of all values.
+The bandwidth h defines "near": h → 0 is the nearest neighbor, h → ∞ the mean of all values.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

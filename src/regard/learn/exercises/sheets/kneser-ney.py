@@ -8,7 +8,7 @@ to the words in proportion to a lower order's probabilities, P(w), which needs n
 D(0) = 0, and there are three discounts, D(1), D(2), D(3 and more) (Chen and Goodman 1999). Each row sums to 1 again.
 A word h that was never seen before another says nothing: P(w | h) is then P(w).
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

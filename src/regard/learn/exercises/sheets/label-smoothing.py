@@ -5,7 +5,7 @@ for a little less: a share ε of the target's probability is spread evenly over 
 
     L = (1 − ε) · (−log P(target)) + ε · (1/V) Σ_w −log P(w)
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

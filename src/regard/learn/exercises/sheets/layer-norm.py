@@ -1,13 +1,13 @@
-"""Exercise layer-norm: layer normalisation (lecture 004, line 181).
+"""Exercise layer-norm: layer normalization (lecture 004, line 181).
 
 Each vector on its own is shifted to mean 0 and scaled to variance 1, over its D components; then each component gets
 a gain and a bias of its own, which are learned:
 
     y = a * (x − mean(x)) / √(var(x) + ε) + b             var(x) = mean((x − mean(x))²): divided by D, not by D − 1
 
-No vector looks at another one, so the normalisation can neither leak the future nor mix the rows of a batch.
+No vector looks at another one, so the normalization can neither leak the future nor mix the rows of a batch.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch
@@ -17,7 +17,7 @@ EXERCISE = "layer-norm"
 
 
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
-    """The normalised vectors [R, T, D].
+    """The normalized vectors [R, T, D].
 
     x [R, T, D]      gain [D]: a      bias [D]: b      epsilon: ε
     """

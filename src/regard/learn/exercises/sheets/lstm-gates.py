@@ -12,7 +12,7 @@ gates decide what happens to each of its components. A gate lies between 0 (clos
 
 Along c the gradient is only multiplied by f: that is why it lives longer than in the plain network.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

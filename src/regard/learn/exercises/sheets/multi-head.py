@@ -6,9 +6,9 @@ side by side again:
 
     head_h = Attention(Q_h, K_h, V_h)            MultiHead = [head_1 ; … ; head_H]
 
-Heads do not touch each other; positions meet in attention alone. The projection W_o that follows is left out here.
+Heads do not interact; positions interact only in attention. The projection W_o that follows is left out here.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

@@ -1,11 +1,11 @@
-"""Exercise ngram-counts: count and normalise (lecture 002, line 5).
+"""Exercise ngram-counts: count and normalize (lecture 002, line 5).
 
 A bigram model stores P(next word | word) as a table. Its estimate is a count divided by a sum. Adding k to every
 count keeps a pair that was never seen from having probability 0:
 
     P(w | h) = (count(h w) + k) / (Σ_w' count(h w') + k V)
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

@@ -6,7 +6,7 @@ probabilities sum to at least p; the word with which the sum reaches p belongs t
 
     P'(w) = P(w) / Σ_{nucleus} P   for words in the nucleus, and 0 for the others
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

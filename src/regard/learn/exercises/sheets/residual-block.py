@@ -2,12 +2,12 @@
 
 A block has two sublayers: attention mixes positions, the feed-forward network works on each. Neither replaces x: each
 adds to it, so that gradients pass straight down through the sum. In the order of GPT-2 (pre-norm) a sublayer reads
-the normalised x, and adds to x as it is:
+the normalized x, and adds to x as it is:
 
     x = x + Attention(LN_1(x))
     x = x + FF(LN_2(x))
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ step it mixes the new word x with the old state, by the same weights each time, 
 
     h_t = tanh(W x_t + U h_{t-1} + b)
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

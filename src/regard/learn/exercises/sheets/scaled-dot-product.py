@@ -6,7 +6,7 @@ and the output is the average of the values by these weights:
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d + M) V         M = −∞ where a key is hidden, else 0
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

@@ -7,7 +7,7 @@ that says the position t is added to each word's. Vaswani et al. use waves, from
 
 Sine and cosine of one frequency stand beside each other.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

@@ -7,7 +7,7 @@ distribution sharper, above 1 flatter; and only the k most probable words may be
 
 The k words' probabilities sum to 1 again.
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

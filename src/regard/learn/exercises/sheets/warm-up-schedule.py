@@ -7,7 +7,7 @@ then falls as one over the square root of the step:
     rate = peak · (step + 1) / warmup        for step = 0 … warmup − 1
     rate = peak · √(warmup / step)           afterwards
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import math

@@ -1,6 +1,6 @@
 """Exercise word-average: the DAN, an average of all words so far (lecture 002, line 41).
 
-The deep averaging network knows no order: its context is the mean of the words' vectors, each with the same weight.
+The deep averaging network ignores order: its context is the mean of the words' vectors, each with the same weight.
 As a language model it predicts the next word after every prefix, so position t averages the words 1 … t, and none
 after t:
 
@@ -8,7 +8,7 @@ after t:
 
 For A A B A with A = (1, 0) and B = (0, 1) the last one is (3/4, 1/4).
 
-Fill the blank below, then ask: regard exercise check FILE
+Fill in the blank below, then run: regard exercise check FILE
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Language models: they read a text and predict how it goes on."""
+"""Language models: they read a text and predict how it continues."""
 
 from __future__ import annotations
 

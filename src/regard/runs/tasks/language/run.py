@@ -99,7 +99,7 @@ class LanguageRun(WritingRun):
         return Prediction(self.model.predict(hidden[:, -1])[0], self.tokenizer), state
 
     def words(self, text: str) -> list[str]:
-        """Cut a text as the model does, to loop over.
+        """Tokenize a text as the model does, to loop over.
 
         Args:
             text: Any text.

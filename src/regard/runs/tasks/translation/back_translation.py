@@ -52,7 +52,7 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     made_by = f"their sources made up by {folder}{left_out if empty + held else ''}"
     say(f"{pluralize(len(found), 'pair')} from {text.name}, {made_by}")
     if not len(found):
-        raise RegardError(f"Nothing of {text} is left to learn from: {folder} translates none, or all is held out.")
+        raise RegardError(f"Nothing of {text} remains to learn from: {folder} translates none, or all is held out.")
     return found
 
 

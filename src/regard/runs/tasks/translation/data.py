@@ -126,7 +126,7 @@ class PairData(Data):
             longest = max(int(getattr(pairs, f"{side}_lengths").max()) for pairs in (self.train, self.valid))
             if most is not None and longest > most:
                 raise RegardError(
-                    f"A {side} has {longest} tokens with its <eos>, and positions end at model.context {most}: raise "
+                    f"A {side} has {longest} tokens including <eos>, but positions end at model.context {most}: raise "
                     f"that, or leave longer pairs out with data.longest {most - 1}."
                 )
 

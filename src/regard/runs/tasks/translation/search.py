@@ -25,7 +25,7 @@ class Decoding(TypedDict, total=False):
 def one_beam(beam: int | Beam | None, length_penalty: float | None) -> Beam:
     """A Beam, given as such or by its fields; None is the default of a field."""
     if isinstance(beam, Beam) and length_penalty is not None:
-        raise RegardError("Beam(…) says the length penalty already: leave length_penalty out.")
+        raise RegardError("Beam(…) already sets the length penalty: leave length_penalty out.")
     if isinstance(beam, Beam):
         return beam
     if beam is not None:
@@ -45,5 +45,5 @@ def search_or_draw(
     if sampling is None and temperature is None and top_k is None and top_p is None:
         return one_beam(beam, length_penalty)
     if beam is not None or length_penalty is not None:
-        raise RegardError("beam searches, and sampling or temperature draw: choose one of them.")
+        raise RegardError("beam means search; sampling and temperature mean sampling: choose one.")
     return one_sampling(sampling, temperature, top_k, top_p)

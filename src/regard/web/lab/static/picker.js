@@ -19,7 +19,7 @@ export function picker({ most = 4, label = "Runs", change }) {
       put(node,
         chosen.map((name) => el("span", { class: "tag picked" },
           el("i", { class: "swatch", style: { background: colourOfRun(name) } }), name,
-          most > 1 && el("button", { type: "button", class: "quiet", "aria-label": `Leave out ${name}`, onclick: () => change(chosen.filter((one) => one !== name)) }, "×"))),
+          most > 1 && el("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, onclick: () => change(chosen.filter((one) => one !== name)) }, "×"))),
         rest.length > 0 && (most === 1 || chosen.length < most) ? add : null);
     },
   };

@@ -269,7 +269,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     drawnIn.align = { rows: "written", columns: "source", count: facts.words.written.length, best };
     maps.align.draw({
       rows: facts.words.written, columns, array, low: 0, high: 1, unit: "attention weight", leftward: facts.leftward.source,
-      sentence: "A row for each written word; the darker a cell, the more it looked at that word of the source.",
+      sentence: "One row for each written word; the darker a cell, the more that word looked at the source word.",
       describe: (row, column, value) => `${quoted(facts.words.written[row])} looked at ${quoted(columns[column])}: ${value.toFixed(2)}`,
     });
     follow();
@@ -306,7 +306,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       maps: (means(at) ? [-1, ...map.heads.keys()] : [0]).map((one) => ({ name: headName({ map: at, head: one }), short: one < 0 ? "mean" : map.heads.length > 1 ? String(one + 1) : "", one, array: null, start: 0 })),
     }));
     fillSheet(sheets.heads, layers, "attention", facts.attention, [head.map, head.head + (means(head.map) ? 1 : 0)], (array, one) => meanOf(array, one), problem);
-    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", {}, sheets.heads.node, el("p", { class: "caption" }, "Attention weights; all maps have the scale of the large one."), problem), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
+    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", {}, sheets.heads.node, el("p", { class: "caption" }, "Attention weights; all maps share the scale of the large one."), problem), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
     if (mine === facts) drawHead();
   }
 
@@ -333,7 +333,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     drawnIn.head = { rows: map.rows, columns: map.columns, count: rows.length, best: (row) => strongest(array, start + row * columns.length, map.causal ? row + 1 : columns.length) };
     maps.head.draw({
       rows, columns, array, start, causal: map.causal, root: map.root, low: 0, high: 1, unit: "attention weight", leftward: facts.leftward[map.columns],
-      sentence: `${headName(head)}: a row for each word, and in it what that word looked at.`,
+      sentence: `${headName(head)}: each row shows what one word looked at.`,
       describe: (row, column, value) => (map.causal && column > row ? `${quoted(rows[row])} cannot see ${quoted(columns[column])}, which comes later` : `${quoted(rows[row])} looked at ${quoted(columns[column])}: ${value.toFixed(2)}`),
     });
     follow();
@@ -346,9 +346,9 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   }
 
   function drawStates() {
-    if (!facts.inside.length) { put(bodies.states, el("p", { class: "quiet-text" }, `${facts.system} holds no vectors.`)); return; }
+    if (!facts.inside.length) { put(bodies.states, el("p", { class: "quiet-text" }, `${facts.system} has no vectors.`)); return; }
     held = Math.min(held, facts.inside.length - 1);
-    put(bodies.states, el("h3", {}, "What it held"), choice("Show", facts.inside, held, (place) => { held = place; drawStates(); }), maps.state.node);
+    put(bodies.states, el("h3", {}, "Internal states"), choice("Show", facts.inside, held, (place) => { held = place; drawStates(); }), maps.state.node);
     if (facts.matrices?.length) drawMemories();
     const mine = facts, one = facts.inside[held], rows = facts.words[one.rows];
     load(`inside/${one.name}`).then((array) => {
@@ -399,7 +399,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       drawnIn.slope = { rows: "written", columns: one.columns, count: rows.length, best: (row) => strongest(array, row * columns.length, columns.length) };
       maps.slope.draw({
         rows, columns, array, power: true, unit: "norm of the gradient (nats per unit of length)", leftward: facts.leftward[one.columns],
-        sentence: "A row for the loss of each step, a column for each word: the norm of that loss's gradient by that word's vector. Empty: exactly 0.",
+        sentence: "A row for the loss of each step, a column for each word: the norm of that loss's gradient with respect to that word's vector. Empty cells are exactly 0.",
         describe: (row, column, value) => (Number.isNaN(value) ? "There is no next word after the last one, so there is no loss." : `gradient of the loss of ${quoted(rows[row])} by ${quoted(columns[column])}: norm ${number(10 ** value, 3)}`),
       });
       follow();

@@ -24,7 +24,7 @@ export function runCard(name, { api, address, changed }) {
   async function goOn() {
     asked = true;
     update(run, jobs);
-    speak(`${name} goes on.`);
+    speak(`${name} continues.`);
     try { await api.post("runs/go-on", { run: name }); await changed(); } catch (error) { notice(error.message, { bad: true }); }
     asked = false;
     if (!ended) update(run, jobs);

@@ -29,7 +29,7 @@ export function modelPage(api, name, problem) {
     button.disabled = false;
     button.textContent = "Save as a page";
   } }, "Save as a page");
-  button.title = "One HTML file in which this model runs by itself, without network";
+  button.title = "One HTML file in which this model runs by itself, without a network connection";
   return button;
 }
 
@@ -82,7 +82,7 @@ function painted(plot) {
   return new Promise((done, fail) => {
     const image = new Image();
     image.onload = () => done(picture(image, width, height, 2));
-    image.onerror = () => fail(new Error("This drawing could not be saved as a picture."));
+    image.onerror = () => fail(new Error("This figure could not be saved as an image."));
     image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source(plot))}`;
   });
 }

@@ -10,7 +10,7 @@ import { saves } from "./saving.js";
 const HEIGHT = 460, MARGIN = 26;
 
 export function scatter({ label }) {
-  const plot = svg("svg", { class: "plot scatter", role: "application", "aria-roledescription": "map of words", tabindex: "0", "aria-label": `${label}; arrow keys go through the words` });
+  const plot = svg("svg", { class: "plot scatter", role: "application", "aria-roledescription": "map of words", tabindex: "0", "aria-label": `${label}; use the arrow keys to step through the words` });
   const readout = el("p", { class: "readout" });
   const numbers = el("details", { class: "numbers" }, el("summary", {}, "As a table"));
   const node = el("figure", { class: "chart" }, plot, readout, numbers,

@@ -112,7 +112,7 @@ function setTheme(theme) {
   if (theme) document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
   try { localStorage.setItem("theme", theme); } catch { /* a browser that keeps nothing */ }
-  document.getElementById("theme").title = `Colours: ${theme || "as the system"}`;
+  document.getElementById("theme").title = `Colors: ${theme || "system default"}`;
   dispatchEvent(new Event("theme"));
 }
 function begin() {

@@ -46,8 +46,8 @@ export function textChoice(api, { pairs, choose, columns = () => "", encoding = 
 
   async function take(file) {
     try {
-      put(findings, el("p", {}, `Sending ${file.name} …`));
-      const sent = await api.upload("runs/upload", file, (share) => put(findings, el("p", {}, `Sending ${file.name}: ${Math.round(100 * share)} %`)));
+      put(findings, el("p", {}, `Uploading ${file.name} …`));
+      const sent = await api.upload("runs/upload", file, (share) => put(findings, el("p", {}, `Uploading ${file.name}: ${Math.round(100 * share)} %`)));
       await load();
       if (ended) return;
       show(sent.name);
@@ -62,7 +62,7 @@ export function textChoice(api, { pairs, choose, columns = () => "", encoding = 
     if (wanted === checked) return;
     checked = wanted;
     if (!own) { put(findings); return; }
-    put(findings, el("p", { class: "quiet-text" }, `Looking at ${chosen} …`));
+    put(findings, el("p", { class: "quiet-text" }, `Checking ${chosen} …`));
     try {
       const job = await whenDone(api, await api.post("runs/check", { data: chosen, columns: columns(), encoding: encoding() }), () => !ended && checked === wanted);
       if (ended || checked !== wanted) return;

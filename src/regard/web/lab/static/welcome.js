@@ -4,11 +4,11 @@ import { el, notice, put, speak } from "./dom.js";
 
 const STARTS = [
   { title: "A language model learns English", system: "lstm", data: "pyref", budget: "90s",
-    about: "An LSTM reads Python’s own manual, 50 000 words, for a minute and a half. Watch its sentences form." },
+    about: "An LSTM reads Python’s own manual, 50,000 words, for a minute and a half. Watch its sentences form." },
   { title: "A Transformer learns to translate", system: "transformer", data: "phrasebook", budget: "3m",
     about: "English into French, from a built-in grammar, for three minutes. See which word it looks at." },
   { title: "Counts, the oldest model", system: "ngram", data: "pyref", budget: "",
-    about: "Shannon’s n-gram: done in seconds, and the one that every other model must beat." },
+    about: "Shannon’s n-gram: done in seconds, and the baseline that every other model must beat." },
 ];
 
 // Where a model that comes with Regard opens.
@@ -52,9 +52,9 @@ export function firstVisit(api, address, started, gallery = []) {
 // -- the tour ------------------------------------------------------------------------------------------------------------
 
 const STEPS = [
-  [".run-list", "All your runs", "Every run in the folder, active runs first. The box draws its curve; its name opens it below."],
-  ["[data-tour=curves]", "Curves, while they grow", "Choose what is drawn and against what. Point at a line, or focus the chart and use the arrow keys, to read its numbers."],
-  ["[data-tour=samples]", "What it writes", (where) => `A sample each time the model got better.${where?.querySelector("input[type=range]") ? " Move the slider to see the words form." : ""}`],
+  [".run-list", "All your runs", "Every run in the folder, active runs first. Check the box to draw a run's curve; click its name to open it below."],
+  ["[data-tour=curves]", "Live learning curves", "Choose what is plotted on each axis. Hover over a line, or focus the chart and use the arrow keys, to read its numbers."],
+  ["[data-tour=samples]", "What it writes", (where) => `A new sample each time the model improves.${where?.querySelector("input[type=range]") ? " Move the slider to see the words form." : ""}`],
   ["[data-tour=new]", "Your own text", "Drop a file in, and see its problems and the training time before training starts."],
   ["#views", "The other views", "Compare systems, look inside one sentence, follow a translation. Each view has a URL that you can share."],
 ];

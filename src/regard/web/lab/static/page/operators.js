@@ -21,7 +21,7 @@ const map = (of) => ([x]) => {
 
 function broadcast(...shapes) {
   const rank = Math.max(...shapes.map((dims) => dims.length)), out = new Array(rank).fill(1);
-  for (const dims of shapes) dims.forEach((size, axis) => { const to = axis + rank - dims.length; if (size !== 1) { if (out[to] !== 1 && out[to] !== size) throw new Error(`shapes ${shapes.join(" and ")} do not fit`); out[to] = size; } });
+  for (const dims of shapes) dims.forEach((size, axis) => { const to = axis + rank - dims.length; if (size !== 1) { if (out[to] !== 1 && out[to] !== size) throw new Error(`shapes ${shapes.join(" and ")} do not match`); out[to] = size; } });
   return out;
 }
 

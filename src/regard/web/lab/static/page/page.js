@@ -72,10 +72,10 @@ function language() {
   async function next() {
     const some = await call("following", { text: words.value, ...how() }), most = Math.max(...some.map((one) => Math.max(one.p, one.drawn)), 0.01);
     following.hidden = false;
-    put(following, el("h2", {}, "What may come next"), el("div", { class: "bars" }, some.map((one) => el("div", { class: one.drawn > 0 ? "choice-row" : "choice-row out" },
-      el("button", { type: "button", class: "word", title: "Write this one", onclick: async () => { words.value = await call("take", { text: words.value, token: one.token }); speak(one.word); look(); } }, token(one.word)),
+    put(following, el("h2", {}, "Possible next words"), el("div", { class: "bars" }, some.map((one) => el("div", { class: one.drawn > 0 ? "choice-row" : "choice-row out" },
+      el("button", { type: "button", class: "word", title: "Append this one", onclick: async () => { words.value = await call("take", { text: words.value, token: one.token }); speak(one.word); look(); } }, token(one.word)),
       el("span", { class: "chance" }, el("i", { class: "model", style: { width: `${(100 * one.p) / most}%` } }), el("i", { style: { width: `${(100 * one.drawn) / most}%` } })),
-      el("span", { class: "number", title: `the model says ${percent(one.p)}` }, percent(one.drawn))))));
+      el("span", { class: "number", title: `the model gives it ${percent(one.p)}` }, percent(one.drawn))))));
   }
   async function write(tokens, lines) {
     const before = words.value;
@@ -129,7 +129,7 @@ function classification() {
 
 // -- the page ----------------------------------------------------------------------------------------------------------------
 
-const LEADS = { "language model": "A language model that runs inside this file: it sends nothing and loads nothing. It continues a text as its training text would go on; it knows nothing else, and what it says need not be true.", translation: "A translator that runs inside this file: it sends nothing and loads nothing. It learned from sentence pairs alone and makes mistakes, above all with words that they lack.", classification: "A classifier that runs inside this file: it sends nothing and loads nothing. It always answers with one of its labels, also where none of them fits." };
+const LEADS = { "language model": "A language model that runs inside this file: it sends nothing and loads nothing. It continues a text the way its training text would; it knows nothing else, and what it writes may be false.", translation: "A translator that runs inside this file: it sends nothing and loads nothing. It learned only from sentence pairs and makes mistakes, especially with words it has never seen.", classification: "A classifier that runs inside this file: it sends nothing and loads nothing. It always answers with one of its labels, even if none of them fits." };
 const { nodes, look } = { "language model": language, translation, classification }[task]();
 const bar = el("i"), loading = el("div", { class: "loading" }, el("p", { class: "quiet-text" }, "Opening the model…"), el("div", { class: "progress", role: "progressbar", "aria-label": "opening the model" }, bar));
 const try_ = (line) => { words.value = line; look(); };

@@ -85,7 +85,7 @@ export function traceLanguage({ model, tokenizer, about }, text) {
   const { arrays, told } = inside(about.parts, parts, words), found = predictions(every, targets, ids, tokenizer, TOP);
   const made = { ...facts(about, words, found, told), text };
   if (about.system === "ngram") Object.assign(made, orders(model, hidden[0], targets, every));
-  if (ids.length < whole.length) made.notes = [...made.notes, `The text has ${whole.length} tokens; shown are the last ${ids.length}.`];
+  if (ids.length < whole.length) made.notes = [...made.notes, `The text has ${whole.length} tokens; the last ${ids.length} are shown.`];
   return { facts: made, arrays, ids };
 }
 

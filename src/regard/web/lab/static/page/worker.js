@@ -31,7 +31,7 @@ function opening(text) {
 // The best translation that begins with `prefix`, by beam search; a beam of 1 is greedy.
 async function search(text, { beam, penalty = 1, prefix = "" }) {
   const { model, tokenizer, source, about } = run, read = [...source.encode(text), 0], begun = tokenizer.encode(prefix);
-  if (about.longest && read.length > about.longest) throw new Error(`This model reads sentences of at most ${about.longest} tokens, and this one has ${read.length}.`);
+  if (about.longest && read.length > about.longest) throw new Error(`This model reads sentences of at most ${about.longest} tokens, but this one has ${read.length}.`);
   let most = 2 * (read.length - 1) + 10;
   if (model.context) most = Math.min(most, model.context);
   const { hidden, state } = model.read([[0, ...begun]], model.begin(read)[0]);

@@ -18,7 +18,7 @@ export default {
     const clear = () => { drawn.forEach((one) => one.end()); drawn = []; };
 
     async function list() {
-      put(root, el("div", { class: "head" }, el("h1", {}, "Claims")), el("p", { class: "lead", role: "status" }, "Opening the lectures' statements …"));
+      put(root, el("div", { class: "head" }, el("h1", {}, "Claims")), el("p", { class: "lead", role: "status" }, "Loading the lectures' claims …"));
       const found = await api.get("claims");
       if (ended) return;
       const here = found.filter((one) => one.verdict);
@@ -61,9 +61,9 @@ export default {
       const groups = { Expected: result.numbers.expected, [`Control: ${result.control.words}`]: result.numbers.control, Besides: result.numbers.besides };
       const pictures = result.figures.map((data) => { const made = figure(data); drawn.push(made); return made.node; });
       return [
-        el("section", { class: "section" }, el("h2", {}, sign(result.verdict), ` Measured here: ${result.label.slice(2)}`, result.control.came_out ? "" : ": the control did not come out the other way"),
+        el("section", { class: "section" }, el("h2", {}, sign(result.verdict), ` Measured here: ${result.label.slice(2)}`, result.control.came_out ? "" : ": the control did not give the opposite result"),
           Object.entries(groups).filter(([, some]) => some.length).map(([title, some]) => [el("h3", {}, title), el("ul", { class: "findings" }, some.map(finding))])),
-        result.worked.length > 0 && el("section", { class: "section" }, el("h2", {}, "Worked examples of the notes"),
+        result.worked.length > 0 && el("section", { class: "section" }, el("h2", {}, "Worked examples from the notes"),
           el("ul", { class: "findings" }, result.worked.map((one) => el("li", {}, sign(one.agrees ? "holds" : "fails"), ` ${one.what}: the notes ${one.noted}, here ${one.found}`)))),
         pictures.length > 0 && el("section", { class: "section figures" }, pictures),
         result.remarks.length > 0 && el("section", { class: "section" }, result.remarks.map((remark) => el("p", {}, remark))),
@@ -90,7 +90,7 @@ export default {
       const start = el("button", { type: "button", class: "primary", onclick: run }, title);
       const form = el("section", { class: "section card again" }, el("h2", {}, title),
         el("p", { class: "quiet-text" }, "With other seeds or settings this is an exploration; the documented verdict does not change."),
-        el("div", { class: "row" }, labelled("First seed", seed, "The other seeds follow."), knobs.map(([, , field]) => field),
+        el("div", { class: "row" }, labelled("First seed", seed, "The other seeds count up from this one."), knobs.map(([, , field]) => field),
           el("div", { class: "field beside" }, el("label", {}, quick, " quick form"), el("p", { class: "help" }, one.quick))),
         el("div", { class: "buttons" }, start), told);
 

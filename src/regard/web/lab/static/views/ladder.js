@@ -71,7 +71,7 @@ function all(root, address, api) {
 function one(root, address, api) {
   let found = null, ended = false, timer = 0;
   const name = address.query.get("name") || "";
-  const chart = lineChart({ label: "Validation perplexity while they learned", height: 320 });
+  const chart = lineChart({ label: "Validation perplexity during training", height: 320 });
   const rungs = intervalChart({ label: "Scores with 95 % intervals" });
   const place = el("div"), choice = el("div", { class: "tools" }), holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" });
   put(root, el("p", { class: "quiet-text" }, "Opening …"));
@@ -130,7 +130,7 @@ function one(root, address, api) {
     rungs.draw({
       rows: some.map((row) => ({ name: row.label, value: row.values[found.score], low: row.low ?? NaN, high: row.high ?? NaN, colour: colours.get(row.label), note: told(row), best: found.best.includes(row.label) })),
       x: { label: `${found.score_name}, ${found.more_is_better ? "higher" : "lower"} is better`, log: !found.more_is_better && Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 4 },
-      sentence: some.length ? "Point at a row for its interval and how it was measured." : "None of its runs has finished yet.",
+      sentence: some.length ? "Hover over a row to see its interval and how it was measured." : "None of its runs has finished yet.",
     });
   }
 
@@ -146,7 +146,7 @@ function one(root, address, api) {
   function showDrawing() {
     const what = address.query.get("draw") === "curves" && found.curves.some((curve) => !curve.counted) ? "curves" : "scores";
     put(choice,
-      segments("What is drawn", { scores: `${found.score_name} with intervals`, curves: "while they learned" }, what, (value) => { change({ draw: value === "scores" ? null : value }); showDrawing(); }),
+      segments("Chart shows", { scores: `${found.score_name} with intervals`, curves: "while they learned" }, what, (value) => { change({ draw: value === "scores" ? null : value }); showDrawing(); }),
       what === "curves" && segments("Against what", { tokens: "tokens", seconds: "time" }, address.query.get("x") === "seconds" ? "seconds" : "tokens", (value) => { change({ x: value }); showCurves(); }));
     put(place, what === "curves" ? chart.node : rungs.node);
     if (what === "curves") showCurves(); else showRungs();
@@ -170,12 +170,12 @@ function one(root, address, api) {
       found.caveats.map((line) => el("p", { class: "quiet-text" }, line)), holder,
       el("section", { class: "section" }, choice, place),
       el("p", { class: "quiet-text" }, found.ranking),
-      found.samples.length > 0 && el("section", { class: "section" }, el("h2", {}, "What they write"), samples()),
+      found.samples.length > 0 && el("section", { class: "section" }, el("h2", {}, "Samples"), samples()),
       el("section", { class: "section" },
         el("details", {}, el("summary", {}, "How it was measured"), el("ul", { class: "notes" }, found.measured.map((line) => el("li", {}, line)))),
         el("details", {}, el("summary", {}, "Methods, for a paper"), el("p", {}, found.methods)),
         el("details", {}, el("summary", {}, "The command"), el("pre", {}, found.command)),
-        el("details", {}, el("summary", {}, "Its runs"), el("p", {}, el("a", { href: link("runs", "", { show: found.rows.flatMap((row) => runsOf(row)), metric: "perplexity", lines: "validation" }) }, "Their curves, live")))));
+        el("details", {}, el("summary", {}, "Its runs"), el("p", {}, el("a", { href: link("runs", "", { show: found.rows.flatMap((row) => runsOf(row)), metric: "perplexity", lines: "validation" }) }, "Live curves")))));
     showTable();
     showDrawing();
     if (found.waiting.length) timer = setTimeout(() => load().catch(address.fail), 4000);
@@ -222,7 +222,7 @@ function fresh(root, address, api) {
     put(how, el("h2", {}, "Held equal"), el("div", { class: "grid" },
       input("budget", "For each system: a time such as 60s or 10m, or tokens such as 5M."),
       select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity that is equal for all systems."),
-      input("seeds", "Each system is trained with seeds 1 to N; intervals then cover seeds, too."),
+      input("seeds", "Each system is trained with seeds 1 to N; the intervals then also cover seeds."),
       select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "For every system.")));
   }
 

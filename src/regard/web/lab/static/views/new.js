@@ -33,7 +33,7 @@ export default {
     // -- the system --------------------------------------------------------------------------------------------------------
 
     function showSystem() {
-      if (start) { put(what, el("p", { class: "lead" }, `Begins with the weights and the tokenizer of ${start}; choose the text to continue with.`)); return; }
+      if (start) { put(what, el("p", { class: "lead" }, `Starts from the weights and tokenizer of ${start}; choose the text to train on.`)); return; }
       const groups = Object.groupBy ? Object.groupBy(choices.systems, (one) => one.task) : choices.systems.reduce((all, one) => ({ ...all, [one.task]: [...(all[one.task] || []), one] }), {});
       const select = el("select", { onchange: () => { asked.system = select.value; settings = {}; asked.data = text.offers(asked.data) ? asked.data : ""; text.show(asked.data); choose(); } },
         Object.entries(groups).map(([task, some]) => el("optgroup", { label: task },

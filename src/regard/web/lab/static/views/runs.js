@@ -15,7 +15,7 @@ const METRICS = {
   loss: "Loss", perplexity: "Perplexity", bits: "Bits/character", bleu: "BLEU", accuracy: "Accuracy", learning_rate: "Learning rate", tokens_per_second: "Tokens/s",
 };
 const SCALES = { // what stands at the axis
-  loss: "Loss (nats per token)", perplexity: "Perplexity (per token)", bits: "Bits per character", bleu: "BLEU (0 to 100)", accuracy: "Accuracy (share right)", learning_rate: "Learning rate", tokens_per_second: "Tokens per second",
+  loss: "Loss (nats per token)", perplexity: "Perplexity (per token)", bits: "Bits per character", bleu: "BLEU (0 to 100)", accuracy: "Accuracy (share correct)", learning_rate: "Learning rate", tokens_per_second: "Tokens per second",
 };
 const OF_ANY_TEXT = ["learning_rate", "tokens_per_second"]; // the same whatever the text
 const PER_TOKEN = ["loss", "perplexity"]; // by a tokenizer's own tokens
@@ -68,7 +68,7 @@ export default {
     // -- the list --------------------------------------------------------------------------------------------------------
 
     const deleted = el("details", { class: "numbers", ontoggle: () => deleted.open && showDeleted() }, el("summary", {}, "Deleted"));
-    const beginning = el("ul", { class: "run-list", "aria-label": "Runs that begin", "aria-live": "polite" });
+    const beginning = el("ul", { class: "run-list", "aria-label": "Starting runs", "aria-live": "polite" });
     const list = el("ul", { class: "run-list", "aria-label": "Runs" });
     const filter = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the runs by name, system or corpus", oninput: () => arrange() });
     const many = el("span", { class: "quiet-text" });
@@ -190,7 +190,7 @@ export default {
         redraw();
       } });
       put(controls,
-        segments("What is drawn", offered, metric(), (value) => { change({ metric: value, log: null }); showControls(); draw(); }),
+        segments("Chart shows", offered, metric(), (value) => { change({ metric: value, log: null }); showControls(); draw(); }),
         segments("Against what", AXES, axis(), (value) => { change({ x: value }); draw(); }),
         segments("Which lines", { both: "both", training: "training", validation: "validation" }, kinds(), (value) => { change({ lines: value }); redraw(); }),
         log("x"), log("y"), el("label", {}, "smooth", slider));
@@ -273,7 +273,7 @@ export default {
     // What of these lines cannot be compared, and by what they can.
     function warn(texts) {
       const said = [], what = metric(), name = METRICS[what].toLowerCase();
-      if (texts.length > 1) said.push(el("p", {}, `These runs learned ${texts.length} different texts, so their ${what === "bits" ? "bits per character" : name} cannot be compared: each text has its own chart.`));
+      if (texts.length > 1) said.push(el("p", {}, `These runs were trained on ${texts.length} different texts, so their ${what === "bits" ? "bits per character" : name} cannot be compared: each text has its own chart.`));
       for (const text of texts) {
         const mine = [...shown].map((one) => runs.get(one)).filter((run) => run.text === text && run.drawn);
         if (!PER_TOKEN.includes(what) || new Set(mine.map((run) => run.tokens)).size < 2) continue;

@@ -47,10 +47,10 @@ export default {
     const changed = el("div", { class: "changed-note" });
     const grid = el("div", { class: "side-by-side" });
     put(root,
-      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "One text through several models: choose a word, and everything is about that step.")),
+      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "One text through several models: choose a word to see everything about that step.")),
       el("div", { class: "ask" }, field, el("div", { class: "buttons" },
         el("button", { type: "button", onclick: () => example() }, "A held-out sentence"),
-        el("button", { type: "button", onclick: () => invent() }, "Let it write one"),
+        el("button", { type: "button", onclick: () => invent() }, "Generate a sentence"),
         el("button", { type: "button", onclick: () => save() }, "Save as a page"))),
       pick.node, el("div", { class: "tools" }, tabs), sliders.node, changed, grid);
 
@@ -76,7 +76,7 @@ export default {
     const isChanged = () => before !== "" && text !== before && related(before, text);
 
     function told() {
-      put(changed, text && text === held.text ? el("p", { class: "caption" }, `A sentence of ${held.corpus} that was held out from training.`) : isChanged() && before.length < 400
+      put(changed, text && text === held.text ? el("p", { class: "caption" }, `A sentence from ${held.corpus} that was held out from training.`) : isChanged() && before.length < 400
         ? el("p", { class: "caption" }, "Changed from ", quoted(before), ": ▲ a word costs more bits now, ▼ fewer. ",
           el("button", { type: "button", class: "quiet", onclick: () => setText(before) }, "Undo"))
         : null);
@@ -183,13 +183,13 @@ export default {
         try {
           const found = await api.post("sentence/following", { run: run.name, text: asked, ...sliders.value() }, { only: `next ${run.name}` });
           if (ended) return;
-          after.textContent = `What may come after ${quoted(view.facts?.words.read.at(-1) ?? "<eos>")}`;
+          after.textContent = `Possible words after ${quoted(view.facts?.words.read.at(-1) ?? "<eos>")}`;
           const most = Math.max(...found.choices.map((one) => Math.max(one.p, one.drawn)), 0.01);
           put(bars, found.choices.map((one) => el("div", { class: one.drawn > 0 ? "choice-row" : "choice-row out" },
-            el("button", { type: "button", class: "word", title: "Write this one", onclick: () => take(one.token) }, token(one.word)),
+            el("button", { type: "button", class: "word", title: "Append this one", onclick: () => take(one.token) }, token(one.word)),
             el("span", { class: "chance" }, el("i", { class: "model", style: { width: `${100 * one.p / most}%` } }), el("i", { style: { width: `${100 * one.drawn / most}%` } })),
-            el("span", { class: "number", title: `the model says ${percent(one.p)}` }, percent(one.drawn)))),
-            found.other > 0.0005 && el("p", { class: "caption" }, `${percent(found.other)} are shared by all other tokens. Pale: before temperature, top-k and top-p.`));
+            el("span", { class: "number", title: `the model gives it ${percent(one.p)}` }, percent(one.drawn)))),
+            found.other > 0.0005 && el("p", { class: "caption" }, `${percent(found.other)} is shared by all other tokens. Pale: before temperature, top-k and top-p.`));
         } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
       };
       const take = async (token) => {

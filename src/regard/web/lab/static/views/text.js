@@ -29,8 +29,8 @@ export default {
       el("div", { class: "tools" }, labelled("Corpus", select), picker, el("label", { class: "button", for: "text-file" }, "Your own file …")),
       told, made,
       el("section", { class: "section" }, el("h2", {}, "Tokenizers"),
-        el("p", { class: "lead" }, "The same sentence, cut by tokenizers that are made from this corpus's training text."),
-        el("div", { class: "row" }, labelled("Sentence", sentence), labelled("Vocabulary", size, "For words and byte pairs; empty: the default of training.")),
+        el("p", { class: "lead" }, "The same sentence, split by tokenizers trained on this corpus's training text."),
+        el("div", { class: "row" }, labelled("Sentence", sentence), labelled("Vocabulary", size, "For words and byte pairs; leave empty for the training default.")),
         Object.entries(KINDS).map(([kind, label]) => el("div", { class: "tokenizer" }, el("h3", {}, label), rows[kind]))));
 
     // -- the corpus ----------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ export default {
         el("div", { class: "three" }, charts.map((chart, place) => el("section", {}, el("h2", {}, ["Zipf's curve", "Coverage", "Line lengths"][place]), place > 0 && legend(splits.map(([split]) => split)), chart.node))));
       charts[0].draw({ x: { label: "rank", log: true }, y: { label: "count", log: true, format: "short" }, band: false,
         series: [{ name: "count of the word", colour: 0, x: one.ranks, y: one.counts, note: one.words }] });
-      charts[1].draw({ x: { label: "words in the vocabulary", log: true }, y: { label: "share of running words (0 to 1)" }, band: false,
+      charts[1].draw({ x: { label: "words in the vocabulary", log: true }, y: { label: "share of all words in the text (0 to 1)" }, band: false,
         series: Object.entries(one.coverage).map(([split, y], colour) => ({ name: split, colour, x: one.sizes, y })) });
       charts[2].draw({ x: { label: "words in a line" }, y: { label: "share of lines (0 to 1)" }, band: false,
         series: splits.map(([split, counts], colour) => ({ name: split, colour, x: counts.lengths.map(([from, to], place, all) => (place === all.length - 1 ? from : (from + to) / 2)), y: counts.lengths.map(([, , lines]) => lines / Math.max(1, counts.lines)) })) });
@@ -97,7 +97,7 @@ export default {
     function cut() {
       const text = sentence.value, vocabulary = Number(size.value) || 0;
       address.note({ sentence: text === FIRST ? null : text, vocabulary: vocabulary || null });
-      for (const kind of Object.keys(KINDS)) if (!rows[kind].querySelector(".cut")) put(rows[kind], el("p", { class: "quiet-text" }, "Making the tokenizer …"));
+      for (const kind of Object.keys(KINDS)) if (!rows[kind].querySelector(".cut")) put(rows[kind], el("p", { class: "quiet-text" }, "Training the tokenizer …"));
       for (const kind of Object.keys(KINDS)) one(kind, text, kind === "word" || kind === "bpe" ? vocabulary : 0);
     }
 

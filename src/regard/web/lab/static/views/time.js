@@ -25,7 +25,7 @@ export default {
     const all = el("div", {},
       el("div", { class: "time-bar" }, play, slider, where), chart.node, problem,
       el("div", { class: "side-by-side" },
-        el("section", { class: "card" }, el("h2", {}, "What it does with a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), view.node),
+        el("section", { class: "card" }, el("h2", {}, "How it reads a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), view.node),
         el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)));
     all.hidden = true; // until there is something to see
     put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points of its training.")), pick.node, none, all);
@@ -48,7 +48,7 @@ export default {
       const now = moment();
       where.textContent = `step ${grouped(now.step)} of ${grouped(found.moments.at(-1).step)}${now.loss ? ` · validation loss ${number(now.loss, 4)}` : now.step ? "" : " · before any training"}`;
       slider.setAttribute("aria-valuetext", where.textContent);
-      if (plane) points.draw({ words: plane.about.words, places: plane.arrays.places, nearest: plane.arrays.nearest, moment: plane.about.steps.indexOf(now.step), sentence: `Axes: the two directions in which the vectors of the last moment vary most (${Math.round(100 * plane.about.share)} % of their variance); each moment is centred at its own mean.` });
+      if (plane) points.draw({ words: plane.about.words, places: plane.arrays.places, nearest: plane.arrays.nearest, moment: plane.about.steps.indexOf(now.step), sentence: `Axes: the two directions in which the vectors of the last snapshot vary most (${Math.round(100 * plane.about.share)} % of their variance); each snapshot is centered on its own mean.` });
     }
     // What it reads and writes at this moment; what was asked once is kept.
     async function look() {
@@ -92,7 +92,7 @@ export default {
         if (!found.moments.length) return;
         slider.max = String(found.moments.length - 1);
         const losses = found.moments.filter((one) => one.loss);
-        chart.draw({ series: [{ name, colour: 0, points: true, x: Float32Array.from(losses, (one) => one.step), y: Float32Array.from(losses, (one) => one.loss) }], x: { label: "step" }, y: { label: "validation loss (nats per token) at the kept moments" } });
+        chart.draw({ series: [{ name, colour: 0, points: true, x: Float32Array.from(losses, (one) => one.step), y: Float32Array.from(losses, (one) => one.loss) }], x: { label: "step" }, y: { label: "validation loss (nats per token) at the snapshots" } });
         text = next.query.get("text") ?? (found.translates
           ? (await api.post("translation/example", { run: name })).text
           : (await api.post("sentence/example", { run: name })).text || (await api.post("sentence/write", { run: name, text: "", tokens: 14, line: true, temperature: 0, seed: 1 })).text);

@@ -178,20 +178,20 @@ function wholeFile(place, api, address) {
       one.result
         ? el("p", { class: "in-short" }, el("b", { class: "bleu" }, number(one.result.bleu.score, 3)), ` BLEU · ${number(one.result.chrf?.score, 3)} chrF · ${counted(one.result.sentences, "sentence")} · ${one.result.search}`)
         : one.running ? el("p", { class: "quiet-text", role: "status" }, one.last || "It begins…")
-          : el("p", { class: one.problem ? "problem" : "quiet-text" }, one.problem || "Not evaluated with its present weights."),
+          : el("p", { class: one.problem ? "problem" : "quiet-text" }, one.problem || "Not evaluated with its current weights."),
       el("button", { type: "button", class: one.result ? null : "primary", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate all of it"))));
     const done = found.runs.filter((one) => one.result?.by_length);
     lengths.hidden = !done.length;
     if (done.length) {
       chart.draw({
         series: done.map((one) => ({ name: one.run, colour: slotOfRun(one.run), points: true, x: Float32Array.from(one.result.by_length, (row) => row.longest || row.shortest), y: Float32Array.from(one.result.by_length, (row) => row.bleu) })),
-        x: { label: "words of the source, at most", format: "number" }, y: { label: "BLEU" }, sentence: done[0].result.by_length.map((row) => `${row.longest ? `up to ${row.longest}` : `over ${row.shortest - 1}`}: ${counted(row.sentences, "sentence")}`).join(", "),
+        x: { label: "maximum words in the source", format: "number" }, y: { label: "BLEU" }, sentence: done[0].result.by_length.map((row) => `${row.longest ? `up to ${row.longest}` : `over ${row.shortest - 1}`}: ${counted(row.sentences, "sentence")}`).join(", "),
       });
     }
     const rows = found.differences;
     put(list, found.problem && el("p", { class: "problem" }, found.problem), rows && [
       el("h2", {}, runs.length > 1 ? "Where they differ most" : "The worst sentences"),
-      el("p", { class: "quiet-text" }, runs.length > 1 ? `By each sentence's chrF against its reference; ${rows.same} of ${rows.sentences} are translated alike.` : "By each sentence's chrF against its reference."),
+      el("p", { class: "quiet-text" }, runs.length > 1 ? `By each sentence's chrF against its reference; ${rows.same} of ${rows.sentences} are translated identically.` : "By each sentence's chrF against its reference."),
       el("ol", { class: "differences" }, rows.rows.map((row) => el("li", {},
         el("p", { class: "source", dir: "auto" }, el("a", { href: link("translation", "", { run: runs.map((run) => run.name), text: row.source }) }, row.source)),
         el("dl", {}, el("dt", {}, "reference"), el("dd", { dir: "auto" }, row.reference),
