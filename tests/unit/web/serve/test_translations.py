@@ -85,7 +85,7 @@ def test_html_keeps_its_mark_up(post, run):
 @pytest.mark.parametrize(
     "body, words",
     [
-        ({}, "q must be a text, or a list of texts, and is missing"),
+        ({}, "q must be a text, or a list of texts"),
         ({"q": "a"}, "source must be"),
         ({"q": "a", "source": "en"}, "target must be"),
         ({"q": "a", "source": "en", "target": "xx"}, '"xx" is not supported'),
