@@ -120,9 +120,15 @@ def test_a_run_is_started_from_the_form_watched_stopped_and_goes_on(own_lab, pag
 @pytest.mark.slow
 def test_a_first_visit_has_a_model_within_two_clicks_and_a_tour_of_five_steps(own_lab, page):
     page.goto(own_lab.url)
+    expect(page.get_by_role("heading", name="Look inside a model that has learned")).to_be_visible()
+    page.locator(".card", has_text="gallery/gpt").get_by_role("link", name="Look inside").click()
+    expect(page.get_by_role("heading", name="gallery/gpt")).to_be_visible(timeout=120_000)
+    page.goto(own_lab.url)
     expect(page.get_by_role("heading", name="Watch a model learn")).to_be_visible()
     page.locator(".card", has_text="Counts").get_by_role("button", name="Start").click()
     expect(page.locator(".run-card h2")).to_have_text("ngram-pyref")
+    page.get_by_text("Models that come with Regard").click()
+    expect(page.get_by_role("list", name="Models that come with Regard").get_by_role("link")).to_have_count(5)
     for _ in range(4):
         page.get_by_role("dialog", name="Tour").get_by_role("button", name="Next").click()
     page.get_by_role("dialog", name="Tour").get_by_role("button", name="Done").click()
