@@ -88,7 +88,7 @@ def test_the_scale_of_gradients_has_the_numbers_that_the_cells_are_read_with(mix
     scale = page.locator(".part.gradients .scale")
     expect(scale).to_contain_text("norm of the gradient (nats per unit of length), logarithmic scale")
     trace = load(mixed.folder / "letters", device="cpu").trace("The cat", gradients=True)
-    norms = trace.slopes["gradients"].values
+    norms = trace.gradients_by_name["gradients"].values
     low, high = (float(number) for number in scale.inner_text().split("\n")[:2])
     assert math.isclose(low, norms[norms > 0].min(), rel_tol=0.01)
     assert math.isclose(high, norms[norms > 0].max(), rel_tol=0.01)

@@ -92,7 +92,7 @@ def test_states_and_gradients_are_drawn(lab, page, trained_folder):
     row, column, norm = re.fullmatch(
         r"gradient of the loss of “(.*)” by “(.*)”: norm ([\d.e×⁻⁰¹²³⁴⁵⁶⁷⁸⁹-]+)", said
     ).groups()
-    slopes = load(trained_folder / "lstm", device="cpu").trace(TEXT, gradients=True).slopes["gradients"]
+    slopes = load(trained_folder / "lstm", device="cpu").trace(TEXT, gradients=True).gradients_by_name["gradients"]
     assert (row, column) == (slopes.rows[-2], slopes.columns[0])
     assert math.isclose(float(norm), slopes.values[-2][0], rel_tol=0.06)
 

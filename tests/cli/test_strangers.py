@@ -235,7 +235,7 @@ def test_two_labels_that_a_file_system_may_confuse_are_refused(here, wrong):
     for other in ("LSTM", "\uff4cstm"):
         tree["entrants"] = [tree["entrants"][0], tree["entrants"][0] | {"label": other}]
         path.write_text(json.dumps(with_digest(tree)))
-        assert "two runs of one name" in wrong(*words)
+        assert "two runs with the same name" in wrong(*words)
 
 
 def test_nothing_in_a_comparison_is_removed(here, regard):
@@ -253,7 +253,7 @@ def test_nothing_in_a_comparison_is_removed(here, regard):
     before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     code, _, errors = regard(*words)
     assert code == 2, errors
-    assert "leads out of the comparison" in errors
+    assert "points outside the comparison" in errors
     assert "exists already and is not a run" in errors
     assert {path: path.read_bytes() for path in before} == before
 

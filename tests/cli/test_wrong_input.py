@@ -263,8 +263,8 @@ def test_a_text_that_changed_or_went_away_since(wrong, regard, text_file, tmp_pa
     assert "has changed since" in wrong("evaluate", run)  # what was held out may not be any more
     assert regard("evaluate", run, "--data", text)[0] == 0
     text.unlink()
-    assert "looked for at" in wrong("resume", run)
-    assert "looked for at" in wrong("evaluate", run)
+    assert "Regard looked at" in wrong("resume", run)
+    assert "Regard looked at" in wrong("evaluate", run)
 
 
 def test_resuming_what_was_counted(wrong, trained):
@@ -349,7 +349,7 @@ def test_weights_without_their_run_json_are_not_written_over(wrong, broken, trai
     (tmp_path / "small.arpa").write_bytes((GOLDEN / "harbour.3.arpa").read_bytes())
     for folder in (broken, mine):
         before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        assert "Put that file back from a copy" in wrong("evaluate", folder)
+        assert "Restore that file from a backup" in wrong("evaluate", folder)
         assert "choose another --run" in wrong("train", "ngram", "--data", text_file, "--run", folder)
         assert "choose another --run" in wrong("import", tmp_path / "small.arpa", "--run", folder)
         assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
@@ -557,7 +557,7 @@ def test_more_threads_than_any_machine_has_are_refused(wrong, tmp_path):
 
 def test_a_name_that_is_not_utf8_is_refused_before_the_training(wrong, tmp_path):
     run = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xe9"))
-    assert "is not a name in UTF-8" in wrong("train", "ngram", "--data", "copy", "--run", run)
+    assert "is not a UTF-8 name" in wrong("train", "ngram", "--data", "copy", "--run", run)
     assert not run.exists()
 
 

@@ -421,7 +421,7 @@ def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere
 @pytest.mark.skipif(os.name == "nt", reason="links")
 def test_a_run_that_leads_elsewhere_is_refused(plan, tmp_path):
     (plan.folder / "nnlm-seed1").symlink_to(tmp_path, target_is_directory=True)
-    with pytest.raises(RegardError, match="leads out of the comparison"):
+    with pytest.raises(RegardError, match="points outside the comparison"):
         child.take_part(plan, plan.entrants[-1], 1)
 
 

@@ -58,7 +58,7 @@ def test_more_tokens_than_there_are_positions_cannot_be_demanded():
 def test_a_source_with_more_tokens_than_positions_is_refused_by_its_line():
     model = build("learned")
     assert list(translate(model, [[1] * (CONTEXT - 1)], eos=EOS))  # <eos> is one more
-    with pytest.raises(RegardError, match=rf"Sentence 2 has {CONTEXT + 1} tokens with its <eos>.*at most {CONTEXT};"):
+    with pytest.raises(RegardError, match=rf"Sentence 2 has {CONTEXT + 1} tokens including <eos>.*at most {CONTEXT};"):
         list(translate(model, [[1], [1] * CONTEXT], eos=EOS))
 
 

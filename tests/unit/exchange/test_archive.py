@@ -95,7 +95,7 @@ def test_what_is_not_a_plain_file_of_the_run_is_never_packed(trained, tmp_path, 
         os.mkfifo(file)
     else:
         file.mkdir()
-    with pytest.raises(RegardError, match=f"{file.name} is a link or no plain file"):
+    with pytest.raises(RegardError, match=f"{file.name} is a link or not a plain file"):
         export(run, "archive", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
 
@@ -106,7 +106,7 @@ def test_a_recipe_or_record_that_is_a_link_is_never_packed(trained, tmp_path, na
     shutil.copytree(trained.folder, run)
     (run / name).rename(tmp_path / name)
     (run / name).symlink_to(tmp_path / name)
-    with pytest.raises(RegardError, match=f"{name} is a link or no plain file"):
+    with pytest.raises(RegardError, match=f"{name} is a link or not a plain file"):
         export(run, "archive", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
 
@@ -119,7 +119,7 @@ def test_code_that_is_a_link_is_never_packed(trained, tmp_path):
     (run / "run.json").write_text(json.dumps(with_digest(facts)))
     (tmp_path / "secret.py").write_text(MINE)
     (run / "mine.py").symlink_to(tmp_path / "secret.py")
-    with pytest.raises(RegardError, match=r"mine.py is a link or no plain file"):
+    with pytest.raises(RegardError, match=r"mine.py is a link or not a plain file"):
         export(run, "archive", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
 

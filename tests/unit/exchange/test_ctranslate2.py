@@ -214,7 +214,7 @@ def test_wrong_options_are_refused(runs, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"temperature": 1.0}, "--engine ctranslate2 searches: leave --temperature out"),
+        ({"temperature": 1.0}, "--engine ctranslate2 only searches: leave --temperature out"),
         ({"device": "cuda"}, "--engine ctranslate2 runs on the CPU: leave --device out"),
     ],
 )

@@ -291,13 +291,13 @@ def refused(folder):
     ({"n_head": 0}, "model.heads"),
     ({"n_positions": 10**9}, "shape"),
     ({"n_positions": 10**18}, "model.context must be below"),
-    ({"vocab_size": 10**17}, "they must be the same"),
-    ({"vocab_size": 10}, "they must be the same"),
+    ({"vocab_size": 10**17}, "they must match"),
+    ({"vocab_size": 10}, "they must match"),
     ({"activation_function": "gelu"}, "activation_function is 'gelu'"),
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
     ({"layer_norm_epsilon": 0.1}, "layer_norm_epsilon"),
     ({"resid_pdrop": "much"}, "resid_pdrop must be a rate"),
-    ({"eos_token_id": 10**9, "bos_token_id": 10**9}, "which is no token"),
+    ({"eos_token_id": 10**9, "bos_token_id": 10**9}, "which is not a token"),
     ({"bos_token_id": 3}, "one boundary begins a text and ends it"),
 ])  # fmt: skip
 def test_a_config_that_regard_cannot_be_is_one_sentence(copy, values, said):
@@ -362,7 +362,7 @@ def test_shards_are_read_and_an_index_cannot_reach_outside(copy):
     assert regard.load(import_file(copy, copy.parent / "sharded")).generate("The", max_tokens=2)
     for name in ("../outside.safetensors", "/etc/passwd", "a/b.safetensors", "model.bin", ".safetensors", ""):
         (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {names[0]: name}}))
-        assert "no safetensors file of this folder" in refused(copy)
+        assert "not a safetensors file of this folder" in refused(copy)
     (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "missing.safetensors"}}))
     assert "is missing" in refused(copy)
 

@@ -68,13 +68,13 @@ def test_it_still_sorts(sorter):
 
 
 @pytest.mark.parametrize("content, said", [
-    ({}, "has no config of a model"),
+    ({}, "without a model config"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5}}, "has no tensor"),
     ({"config": {"vocab_size": 900}}, "at most 26 letters"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
       "transformer.wte.weight": {"shape": [3, 4], "data": "AAAA"}}, "which is not its shape"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
-      "transformer.wte.weight": {"shape": [3, "x"], "data": "AAAA"}}, "is no tensor"),
+      "transformer.wte.weight": {"shape": [3, "x"], "data": "AAAA"}}, "is not a tensor"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
       "transformer.wte.weight": {"shape": [0], "data": "é"}}, "not base64"),
 ])  # fmt: skip

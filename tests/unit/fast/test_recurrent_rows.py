@@ -44,7 +44,7 @@ def test_a_text_longer_than_a_call_takes_is_read_in_several(cell, monkeypatch):
     x = torch.randn(2, 7, 6)
     state = {name: torch.randn(2, 5) for name in cell.memory}
     whole, ended = kernel(cell, cell.weights(), x, state)
-    monkeypatch.setattr(recurrence, "LONGEST", 3)
+    monkeypatch.setattr(recurrence, "MAX_STEPS", 3)
     parts, last = kernel(cell, cell.weights(), x, state)
     torch.testing.assert_close(parts, whole)
     for name in state:

@@ -112,12 +112,12 @@ def test_a_hidden_sheet_is_passed_over(tmp_path):
 def test_what_is_not_a_workbook_is_refused(tmp_path, content):
     path = tmp_path / "no.xlsx"
     path.write_bytes(content)
-    assert "not a whole workbook" in refusal(path)
+    assert "not a complete workbook" in refusal(path)
 
 
 def test_a_damaged_sheet_is_refused(tmp_path):
     path = save(tmp_path / "cut.xlsx", ROWS)
-    assert "not a whole workbook" in refusal(
+    assert "not a complete workbook" in refusal(
         changed(path, "xl/worksheets/sheet1.xml", lambda xml: xml[: len(xml) // 2])
     )
 
@@ -144,7 +144,7 @@ def test_entities_are_not_unfolded(tmp_path):
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 9))
     doctype = f'<!DOCTYPE x [<!ENTITY l0 "ha">{laughs}]>'.encode()
     changed(path, "xl/worksheets/sheet1.xml", lambda xml: doctype + xml.replace(b"The cat 0", b"&l8;", 1))
-    assert "not a whole workbook" in refusal(path)
+    assert "not a complete workbook" in refusal(path)
 
 
 def test_the_missing_package_is_named(tmp_path, monkeypatch):

@@ -858,7 +858,7 @@ def test_a_checkpoint_from_before_validations_were_spread_goes_on_as_it_would_ha
 
 def test_weights_alone_are_no_checkpoint(tmp_path):
     save_tensors(tmp_path / "training.safetensors", {"w": torch.ones(2)}, {"step": 3})
-    with pytest.raises(RegardError, match="not a checkpoint of a training"):
+    with pytest.raises(RegardError, match="not a training checkpoint"):
         small(tmp_path).restore()
 
 

@@ -130,7 +130,7 @@ def _masked_late(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 scaled_dot_product = Grader(
-    own="layers/attention.py: written",
+    own="layers/attention.py: attention_reference",
     cases=_database,
     answer=lambda q, k, v, mask: attention_reference(q, k, v, additive_mask(mask, None, q.dtype))[0],
     outputs=(ExpectedOutput("the output", ("row", "query", "component")),),

@@ -159,7 +159,7 @@ def _kept(logits: Tensor, k: int, largest: bool = True) -> Tensor:
 
 
 temperature_top_k = Grader(
-    own="decoding/sampling.py: chances",
+    own="decoding/sampling.py: sampling_probabilities",
     cases=_logits,
     answer=lambda logits, temperature, k: sampling_probabilities(logits, Sampling(temperature, top_k=k)),
     outputs=(ExpectedOutput("the probability", ("row", "word")),),

@@ -62,14 +62,14 @@ def test_closing_the_lab_ends_what_only_it_needs_and_leaves_trainings_and_compar
 def test_a_few_of_each_sort_run_at_once_and_no_more(jobs, kinds, others):
     running = [start(jobs, kinds[n % len(kinds)]) for n in range(MOST_AT_ONCE)]
     for kind in kinds:
-        with pytest.raises(RegardError, match=f"{MOST_AT_ONCE} jobs run already"):
+        with pytest.raises(RegardError, match=f"{MOST_AT_ONCE} jobs are already running"):
             start(jobs, kind)
     assert len(jobs.list()) == MOST_AT_ONCE == 4
     start(jobs, others[0])  # the other sort has places of its own
     running[1].kill()
     running[1].wait()
     start(jobs, kinds[0])  # one place is free again
-    with pytest.raises(RegardError, match="wait until one has ended"):
+    with pytest.raises(RegardError, match="wait until one has finished"):
         start(jobs, kinds[0])
 
 
