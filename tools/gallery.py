@@ -1,11 +1,12 @@
 """Trains the models that come with Regard again, each from the recipe in its folder, and writes them into the package.
 
-    python tools/gallery.py                   all of them, about 20 minutes on one free core
+    python tools/gallery.py                   all of them, some 20 minutes on one core
     python tools/gallery.py gpt lstm          these
     python tools/gallery.py gpt --made DIR    pack DIR/gpt, which was trained before
 
-A model keeps its recipe, its tokenizer, its best weights in half precision and run.json, which records under "gallery"
-the command, the score on the test split and, for a translator, ten test sentences with their translation.
+A model keeps its recipe, its tokenizer, its best weights in half precision (n-grams: log P in steps of 1/32) and
+run.json, which records under "gallery" the command, the score on the test split and, for a translator, ten test
+sentences with their translation.
 """
 
 import argparse
@@ -42,6 +43,8 @@ def pack(made: Path, folder: Path) -> None:
         if (made / name).exists() and made != folder:
             shutil.copyfile(made / name, folder / name)
     tensors, note = load_tensors(made / "model.safetensors")
+    if "orders.0.keys" in tensors:  # log-probabilities of n-grams: with fewer digits they compress better
+        tensors = {name: (one * 32).round() / 32 if one.is_floating_point() else one for name, one in tensors.items()}
     half = {name: one.half() if one.is_floating_point() else one for name, one in tensors.items()}
     save_tensors(folder / "model.safetensors", half, note)
     facts = read_facts(made) | {"platform": f"{platform.system()} {platform.machine()}"}
