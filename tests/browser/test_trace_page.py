@@ -37,7 +37,8 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
     page.keyboard.press("ArrowLeft")
     assert f"Step {max(step - 1, 0)} of " in page.inner_text(".said")
     for name, there in {
-        "attention": trace.attention, "states": trace.hidden, "gradients": trace.gradients_by_name, "search": trace.beam,
+        "attention": trace.attention, "states": trace.hidden,
+        "gradients": trace.gradients_by_name, "search": trace.beam,
     }.items():  # fmt: skip
         assert page.locator(f".part.{name}").is_visible() == bool(there)
     if trace.attention:
