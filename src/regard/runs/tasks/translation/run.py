@@ -364,11 +364,7 @@ class TranslationRun(PairRun):
         self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
         made = partial(
             trace_translation,
-            self.model,
-            self.source_tokenizer,
-            self.tokenizer,
-            source,
-            target,
+            *(self.model, self.source_tokenizer, self.tokenizer, source, target),
             prefix=prefix,
             beam=beam,
             length_penalty=length_penalty,
@@ -439,11 +435,7 @@ class TranslationRun(PairRun):
             raise RegardError(f"trace must be a Trace or None, not {type(trace).__name__}.")
         self.source_tokens(source, 1)
         return calculate_translation(
-            self.model,
-            self.source_tokenizer,
-            self.tokenizer,
-            source,
-            target,
+            *(self.model, self.source_tokenizer, self.tokenizer, source, target),
             prefix=prefix,
             beam=beam,
             length_penalty=length_penalty,
