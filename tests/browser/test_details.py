@@ -187,7 +187,7 @@ def test_going_on_shows_at_once_and_cannot_be_asked_twice(stopped_lab, page):
         page.get_by_role("button", name="Go on").click()
     waiting = page.get_by_role("button", name="Starting …")
     expect(waiting).to_be_disabled()
-    expect(page.locator(".run-card .state")).to_contain_text("goes on from its last checkpoint")
+    expect(page.locator(".run-card .state")).to_contain_text("Resuming from the last checkpoint")
     assert page.get_by_role("button", name="Delete").count() == 0
     held[0].continue_()
     expect(page.locator(".run-card .state")).to_contain_text("Training: step")

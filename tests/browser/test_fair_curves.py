@@ -65,7 +65,7 @@ def test_a_run_keeps_its_colour_whatever_else_is_drawn(mixed, page):
     page.goto(f"{mixed.url}#/sentence?run=pieces&run=letters&text=The")
     page.wait_for_selector(".panel[data-run=letters] .words button")
     assert page.evaluate(swatch, "letters") == first
-    page.click("[aria-label='Leave out pieces']")
+    page.click("[aria-label='Remove pieces']")
     page.wait_for_selector(".panel[data-run=pieces]", state="detached")
     assert page.evaluate(swatch, "letters") == first
 

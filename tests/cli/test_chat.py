@@ -187,7 +187,7 @@ def test_a_terminal_gets_no_colours_of_a_text_and_a_name_that_cannot_be_does_not
     terminal = Terminal(sys.executable, "-m", "regard", *words)
     terminal.expect(r"> ")
     terminal.type("/save ~nouser/x\n")
-    terminal.expect(r"regard: '~nouser/x' cannot be written")
+    terminal.expect(r"regard: Could not write '~nouser/x'")
     terminal.expect(r"> ")
     terminal.type("/text\n")
     terminal.expect("\u241b\\[31mred \ufffdexe.txt\r\n")

@@ -168,7 +168,7 @@ def measures(child):
 def test_an_unknown_claim_is_refused_with_what_was_meant(wrong):
     assert "did you mean any-b?" in wrong("claims", "any_b")
     assert "did you mean vanishing?" in wrong("claims", "hull", "vanishng")
-    assert "There is no claim 'C27'" in wrong("claims", "C27", "--list")
+    assert "There is no claim 'C99'" in wrong("claims", "C99", "--list")
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(wrong, tmp_path, text_file):

@@ -133,7 +133,7 @@ def test_a_recipe_whose_parent_is_gone_or_another_is_refused(regard, copy):
     (copy / "lstm").rename(copy / "elsewhere")
     code, _, errors = regard("train", recipe, "--run", again)
     assert code == 2
-    assert f"starts from the run {copy / 'lstm'}, which is not there" in errors
+    assert f"starts from the run {copy / 'lstm'}, which is missing" in errors
     main(["train", "lstm", "--data", f"{copy}/p.txt", "--run", f"{copy}/lstm", "--seed", "5", *TEXT])
     for more in ([], ["--from", copy / "lstm"]):
         code, _, errors = regard("train", recipe, "--run", again, *more)

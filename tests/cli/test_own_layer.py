@@ -426,7 +426,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         ("", "./nowhere.py:Mine", "There is no file ./nowhere.py"),
         ("", "./own.py", "names no class: write ./own.py:MyCell"),
         ("class Mine(Cell): pass", "./own.py:Mien", "own.py has no class Mien: did you mean Mine?"),
-        ("", "./own.py:Nothing", "own.py has no class Nothing, nor any other"),
+        ("", "./own.py:Nothing", "own.py has no class Nothing or any other class"),
         ("class Mine(nn.Module): pass", "./own.py:Mine", "is neither a layer nor a model: subclass"),
         ("Mine = 3", "./own.py:Mine", "own.py has no class Mine"),
         (
@@ -479,7 +479,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  def step(self, x, state): return x, state",
             "./own.py:Mine",
-            'a step must return a dict of tensors such as {"hidden": …}, and not a tuple.',
+            'a step must return a dict of tensors such as {"hidden": …}, not a tuple.',
         ),
         (
             "class Mine(Cell):\n  def step(self, x, state): return {'hidden': 1.0}",
@@ -489,7 +489,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  def step(self, x, state): return {'hidden': x[:, :3]}",
             "./own.py:Mine",
-            "a step must return hidden in the shape it was given, here [2, 8], and not [2, 3].",
+            "a step must return hidden in the shape it was given, here [2, 8], not [2, 3].",
         ),
         (
             "class Mine(Model):\n  def __init__(self, vocabulary, settings): super().__init__()",
@@ -499,17 +499,17 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  def forward(self, x, state, span): return x",
             "./own.py:Mine",
-            "Mine.forward must return y and the new state, and not a Tensor",
+            "Mine.forward must return y and the new state, not a Tensor",
         ),
         (
             "class Mine(Cell):\n  def forward(self, x, state, span): return x[..., :3], state",
             "./own.py:Mine",
-            "must return y of shape [rows, columns, width], here [2, 3, 8], and not [2, 3, 3]",
+            "must return y of shape [rows, columns, width], here [2, 3, 8], not [2, 3, 3]",
         ),
         (
             "class Mine(Cell):\n  def forward(self, x, state, span): return x, (x, x)",
             "./own.py:Mine",
-            "the state Mine.forward returns must be a dict of tensors, and not a tuple",
+            "the state Mine.forward returns must be a dict of tensors, not a tuple",
         ),
         ("", "no.such.module:Mine", "There is no module no.such.module"),
         ("", "own:Nothing", "own.py has no class Nothing"),
@@ -537,7 +537,7 @@ def test_a_memory_that_never_changes_is_noted_and_breaks_no_law(write, regard):
     write(f"class Mine(Cell):\n    memory = ('hidden', 'cell'){LINEAR}{step}")
     code, _, err = regard("laws", "./own.py:Mine")
     assert code == 0
-    assert "note: the state's cell never changes, whatever is read" in err
+    assert "note: the state's cell never changes, no matter what is read" in err
     assert "never changes" not in regard("laws", "./mine.py:MinimalGatedUnit")[2]
 
 
@@ -618,7 +618,7 @@ def test_a_file_that_has_changed_or_gone_leaves_old_runs_as_they_were(run, here,
     (run / "mine.py").unlink()
     code, _, err = regard("evaluate", run)
     assert code == 2
-    assert "is that code now: put it back, or train a new run." in err
+    assert "is that code now: restore it, or train a new run." in err
 
 
 def test_a_file_that_is_edited_is_read_again_in_the_same_process(here):

@@ -162,7 +162,7 @@ def test_a_recipe_that_is_not_toml_or_names_no_system(wrong, tmp_path):
     ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
     ("[model]\nlayers = " + "9" * 5000, "a number with thousands of digits"),
     ("[model]\ndropout = " + "9" * 400, "model.dropout must be a number, not 999"),
-    ('[data]\ncorpus = "a\\u0000b"', "data.corpus must be text without the character NUL"),
+    ('[data]\ncorpus = "a\\u0000b"', "data.corpus must be text without NUL characters"),
     ("size = []", "size must be one of tiny, small, medium, large, not []"),
     ("size = 0", "size must be one of"),
     ("[model]\nforget_bias = nan", "model.forget_bias must be a number of at most"),

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = ("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run", "--disable-extensions")
 LOADED = "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND"
+# Copies first: a pipe may be descriptor 3 or 4 itself. A shell would do, but dash knows descriptors of one digit only.
+AS_3_AND_4 = """import os, sys
+copies = [os.dup(int(number)) for number in sys.argv[1:3]]
+for copy, number in zip(copies, (3, 4)):
+    os.dup2(copy, number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find_chromium() -> str | None:
@@ -48,12 +56,11 @@ class Chromium:
         to_browser, from_browser = os.pipe(), os.pipe()
         as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-            script = 'eval "exec 3<&$0 4>&$1"; shift; exec "$@"'
             process = subprocess.Popen(
                 [
-                    "/bin/sh",
-                    "-c",
-                    script,
+                    sys.executable,
+                    "-ISc",
+                    AS_3_AND_4,
                     str(to_browser[0]),
                     str(from_browser[1]),
                     program,

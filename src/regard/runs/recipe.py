@@ -237,7 +237,7 @@ def parse_overrides(words: Sequence[str], options: Sequence[str] = (), system: s
                 if os.path.exists(word)
                 else "settings are written --section.key value"
             )
-            raise RegardError(f"Did not expect {word!r}: {how}.")
+            raise RegardError(f"Unexpected argument {word!r}: {how}.")
         key, equals, value = word[2:].partition("=")
         if not equals:
             if not words or words[0].startswith("--"):

@@ -283,7 +283,7 @@ def test_ranks_correlate_as_ranks_do():
 def test_a_text_that_lacks_the_judged_words_is_refused_and_a_claim_without_text_takes_none(tmp_path: Path):
     text = tmp_path / "short.txt"
     text.write_text("".join(f"nothing of the kind {n}\n" for n in range(40)), encoding="utf-8")
-    with pytest.raises(RegardError, match="0 of the 73 judged pairs"):
+    with pytest.raises(RegardError, match="0 of the 73 judged word pairs"):
         embeddings.judgements(Trial((1,), data=str(text)))
     with pytest.raises(RegardError, match="reads no text"):
         heads.CLAIM.trial(data="pyref")

@@ -465,7 +465,7 @@ def test_curves_are_means_over_seeds_with_each_seed_pale(compared, drawn):
     curves = {"lstm": [*steps, (100, 10.0, math.log(30))], "gpt": [(7, 0.5, math.log(45)), (25, 41.0, math.log(20))]}
     done = compared(curves=curves)
     page = pages.comparison_page(done)
-    assert page.index("While they learned") < page.index("Samples") < page.index("How it was measured")
+    assert page.index("While they learned") < page.index("What they write") < page.index("How it was measured")
     (tokens, by_tokens), (seconds, by_seconds) = drawn
     names = [(line.name, line.level, line.faint) for line in tokens]
     strong = [("2-gram", True, False), ("5-gram", True, False), ("lstm", False, False), ("gpt", False, False)]

@@ -531,10 +531,10 @@ def test_test_sentences_that_are_gone_are_missed_in_a_sentence(compared):
     done = compared({"bahdanau": [0.2]})
     for content in ("{", json.dumps({"sources": []})):
         (done.folder / TEST).write_text(content)
-        with pytest.raises(RegardError, match=r"test\.json is damaged or gone"):
+        with pytest.raises(RegardError, match=r"test\.json is damaged or missing"):
             read_test(done.plan)
     (done.folder / TEST).unlink()
-    with pytest.raises(RegardError, match=r"test\.json is damaged or gone"):
+    with pytest.raises(RegardError, match=r"test\.json is damaged or missing"):
         read_test(done.plan)
 
 

@@ -48,7 +48,7 @@ def test_it_opens_elsewhere_with_the_same_weights_and_can_be_resumed(trained, ar
     assert [s.log_probability for s in back.score(lines)] == [s.log_probability for s in trained.score(lines)]
     kept = {path.name for path in trained.folder.iterdir()} - {"report.html", ".lock"}
     assert {path.name for path in back.folder.iterdir()} == kept
-    with pytest.raises(RegardError, match="was trained on is not there"):
+    with pytest.raises(RegardError, match="was trained on is missing"):
         back.evaluate()
     (back.folder / "my.txt").write_bytes((trained.folder.parent / "my.txt").read_bytes())
     assert back.evaluate()["perplexity"] == pytest.approx(trained.evaluate()["perplexity"])

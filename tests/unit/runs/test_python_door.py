@@ -152,7 +152,7 @@ def test_one_way_to_say_how_to_draw(lstm, translator):
         lambda **how: [[one.text for one in found] for found in translator.translations(LINES, seed=2, **how)],
     ):
         assert call(**fields) == call(sampling=sampling)
-        with pytest.raises(regard.RegardError, match="sampling and temperature both say how to draw"):
+        with pytest.raises(regard.RegardError, match="sampling and temperature both specify how to sample"):
             call(sampling=sampling, temperature=0.7)
 
 
@@ -218,7 +218,7 @@ def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translato
     assert translator.evaluate("all", data=pairs)["sentences"] == len(PAIRS)
     for run in (lstm, translator):
         for data in (None, tmp_path):
-            with pytest.raises(regard.RegardError, match="split all takes a file of data"):
+            with pytest.raises(regard.RegardError, match="split all uses a data file as it is"):
                 run.evaluate("all", data=data)
 
 
@@ -230,7 +230,7 @@ def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translato
         (["one", 2], "Item 1 of data must be a string or a pair of strings, not 2"),
         (iter(["one", 2]), "Item 1 of the data is of type int"),
         ([("a", "b"), ("a",)], r"Item 1 of data must be a string or a pair of strings, not \('a',\)"),
-        (iter([("a", "b"), ("a",)]), "Item 1 of the data is no pair"),
+        (iter([("a", "b"), ("a",)]), "Item 1 of the data is not a pair"),
         ([("a", "b"), "a"], "data must be a string, a path, a list of strings, a list of pairs of strings or None"),
         ([("a", "b"), ("a", "b\tc")], "Item 1 of the data contains a tab"),
     ],
@@ -335,7 +335,7 @@ def test_what_is_no_pair_is_not_scored(translator, classifier):
         for wrong in (["ab"], ["abc"], [("a", "b", "c")]):
             with pytest.raises(RegardError, match="Item 0 of pairs must be a pair of strings"):
                 run.score(wrong)
-            with pytest.raises(RegardError, match="Item 0 of the data is no pair"):
+            with pytest.raises(RegardError, match="Item 0 of the data is not a pair"):
                 list(run.score(iter(wrong)))
 
 

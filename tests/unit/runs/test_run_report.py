@@ -149,7 +149,7 @@ def test_someone_elses_page_is_left_as_it_is(runs, capsys):
     path.write_text("<p>my own notes</p>", encoding="utf-8")
     write_report(runs["ngram"])
     assert path.read_text(encoding="utf-8") == "<p>my own notes</p>"
-    assert "left as it is" in capsys.readouterr().err
+    assert "left unchanged" in capsys.readouterr().err
     path.write_text(ours, encoding="utf-8")
 
 

@@ -287,7 +287,7 @@ def test_a_translator_begins_with_a_source_and_a_language_model_with_none(name):
 def test_a_source_that_is_too_long_is_refused_in_one_sentence():
     model = build("transformer", position="learned", context=5)
     assert (model.context, model.source_context) == (5, 5)
-    with pytest.raises(RegardError, match="at most 5 tokens and was given 6"):
+    with pytest.raises(RegardError, match="at most 5 tokens but was given 6"):
         model.begin(torch.zeros(1, 6, dtype=torch.long))
     assert build("transformer").source_context is None
 
