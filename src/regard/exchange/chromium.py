@@ -32,6 +32,7 @@ AS_3_AND_4 = """import os, sys
 copies = [os.dup(int(number)) for number in sys.argv[1:3]]
 for copy, number in zip(copies, (3, 4)):
     os.dup2(copy, number)
+    os.set_inheritable(number, True)  # a copy that was 3 or 4 already is not
 os.execv(sys.argv[3], sys.argv[3:])
 """
 
