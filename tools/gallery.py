@@ -1,6 +1,6 @@
 """Trains the models that come with Regard again, each from the recipe in its folder, and writes them into the package.
 
-    python tools/gallery.py                   all of them, some 20 minutes on one core
+    python tools/gallery.py                   all of them
     python tools/gallery.py gpt lstm          these
     python tools/gallery.py gpt --made DIR    pack DIR/gpt, which was trained before
 
