@@ -24,7 +24,21 @@ from regard.cli.options import (
 
 Match = Annotated[str, one_of_these("tokens", "seconds", "parameters")]
 On = Annotated[str, one_of_these("slurm", "ray")]
-COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "on", "run", "csv", "latex", "json")
+COMPARE_OPTIONS = (
+    "data",
+    "match",
+    "budget",
+    "seeds",
+    "size",
+    "prompt",
+    "jobs",
+    "on",
+    "placebo",
+    "run",
+    "csv",
+    "latex",
+    "json",
+)
 
 
 def compare(
@@ -37,6 +51,7 @@ def compare(
     prompt: Prompt = "",
     jobs: int | None = None,
     on: On = "",
+    placebo: bool = False,
     run: OutputFolder = None,
     csv: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
     latex: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
@@ -69,6 +84,8 @@ def compare(
         number of runs at a time, each in a separate process [default: 1; with --on all; --match seconds allows only 1]
     on
         train on other machines; options as in slurm:partition=gpu,time=600
+    placebo
+        compare each system with itself, trained with other seeds: how often does the table find a difference?
     run
         output folder [default: runs/compare-CORPUS]
     csv
@@ -99,6 +116,7 @@ def compare(
         prompt=prompt,
         jobs=jobs,
         on=on,
+        placebo=placebo,
         run=run,
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -21,10 +22,12 @@ from regard.comparison.elsewhere import elsewhere, read_place
 from regard.comparison.language_task import COLUMNS
 from regard.comparison.plan import Plan, open_plan
 from regard.comparison.plan import check_free as check_folder
+from regard.comparison.power import plan_power
 from regard.comparison.processes import run_all
 from regard.comparison.question import Question, match_for
 from regard.comparison.task import Results
-from regard.evaluation.intervals import LEVEL, interval
+from regard.evaluation.intervals import LEVEL, holm, paired_difference
+from regard.report.progress import say
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.runs.lists import GivenData, as_file
 from regard.runs.store.lock import claimed, free_folder
@@ -49,6 +52,7 @@ def compare(
     prompt: str = "",
     jobs: int | None = None,
     on: str = "",
+    placebo: bool = False,
 ) -> Comparison:
     """Train systems of one task under the same conditions, test them on the same data, and compare them.
 
@@ -69,6 +73,7 @@ def compare(
         jobs: The number of runs at a time, each a process; only their speeds depend on it. Without it, one, or on
             other machines all of them.
         on: "slurm" or "ray", with options as in "slurm:partition=gpu,time=600", runs them on other machines.
+        placebo: Compare each system with itself, trained with other seeds: how often does the table find a difference?
 
     Returns:
         The comparison, with a row for each system.
@@ -81,7 +86,7 @@ def compare(
     for name in names:
         if is_own(name):
             trust_code(name)
-    question = Question(names, data, match, budget, seeds, size, settings or {}, prompt)
+    question = Question(names, data, match, budget, seeds, size, settings or {}, prompt, placebo)
     if on:
         read_place(on)
     if jobs is None:
@@ -94,6 +99,8 @@ def compare(
         check_folder(Path(run))
     with nullcontext(Path(run)) if run is not None else free_folder(default) as folder, claimed(folder):
         plan = open_plan(question, folder, 1 if on else jobs)
+        if not (folder / "report.html").exists():
+            say(plan_power(plan))
         results, made = run_all(plan, jobs, elsewhere(on, folder.resolve()) if on else None)
     comparison = Comparison(plan, results)
     if not comparison.order:
@@ -155,18 +162,22 @@ class Comparison:
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """Paired differences between every two rows, on the same test data."""
-        found = []
+        """Paired differences between every two rows, on the same test data; p-values are corrected for their number."""
+        found, scores = [], self.scores
         for better, worse in combinations([row["label"] for row in self.order], 2):
-            inside = interval(self.scores.draws[better] - self.scores.draws[worse])
-            if inside is not None:
-                by = self.scores.estimate(better) - self.scores.estimate(worse)
-                found.append(Difference(better, worse, by, *inside))
-        return found
+            pair = [scores.by_document[label] for label in (better, worse)]
+            estimate = replace(paired_difference(*pair), value=scores.estimate(better) - scores.estimate(worse))
+            if (inside := estimate.interval()) is not None:
+                between = sum(max(0.0, v) * len(x) for v, x in zip(estimate.seeds, [x for x in pair if len(x) > 1]))
+                found.append(
+                    Difference(better, worse, estimate.value, *inside, estimate.p_value, estimate.documents, between)
+                )
+        corrected = holm([difference.p_value for difference in found])
+        return [replace(difference, p_value=p) for difference, p in zip(found, corrected)]
 
     @property
     def telling(self) -> list[Difference]:
-        """The differences to report: between neighbors, and all whose interval contains zero."""
+        """The differences to report: between neighbors, and all that may be zero."""
         place = {row["label"]: number for number, row in enumerate(self.order)}
         return [d for d in self.differences if place[d.worse] - place[d.better] == 1 or not d.beyond]
 
@@ -232,21 +243,28 @@ class Comparison:
         labels = [row["label"] for row in self.order]
         words = "These runs by" if self.fewest_seeds == 1 else "By"
         words += f" {self.task.score_name}: {', '.join(labels)}" + (" (best first)" if len(labels) > 1 else "")
-        if groups := alike(labels, self.differences):
-            found = "Not significant, as the" if self.enough_seeds else "The"
-            return f"{words}. {found} {self.paired_interval} contains zero: {named(groups)}."
+        groups = alike(labels, self.differences)
+        if groups and self.enough_seeds:
+            return f"{words}. Not significant (p > {self.alpha}): {named(groups)}."
+        if groups:
+            within = "Level as runs, within" if self.fewest_seeds == 1 else "Within"
+            return f"{words}. {within} {self.noise}: {named(groups)}."
         if len(labels) > 1 and len(self.differences) == math.comb(len(labels), 2):
-            found = "All differences are significant: no" if self.enough_seeds else "No"
-            return f"{words}. {found} {self.paired_interval} contains zero."
+            if self.enough_seeds:
+                return f"{words}. All differences are significant (p < {self.alpha})."
+            return f"{words}. {'As runs, all' if self.fewest_seeds == 1 else 'All'} differ by more than {self.noise}."
         return f"{words}." if labels else ""
 
     @property
-    def paired_interval(self) -> str:
-        """What the interval of a difference is, and, with few seeds, of what."""
-        words = f"{100 * LEVEL:.0f} % interval of the paired difference"
-        if self.enough_seeds:
-            return words
-        return f"{words}{' between two runs' if self.fewest_seeds == 1 else ''} over {self.task.resampled}"
+    def alpha(self) -> str:
+        """The bound of a p-value, and for how many pairs p-values are corrected."""
+        pairs = len(self.differences)
+        return f"{1 - LEVEL:.2f}" + (f", corrected for {pairs} pairs" if pairs > 1 else "")
+
+    @property
+    def noise(self) -> str:
+        """What the intervals cover if there are too few seeds for the word significant."""
+        return f"the noise of {self.task.documents}" + (" and of two seeds" if self.fewest_seeds == 2 else "")
 
     # ----------------------------------------------------------------------------------------------------------------
 

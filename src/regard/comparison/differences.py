@@ -1,13 +1,16 @@
 """Differences between every two rows, paired on the same test data.
 
 To be level is not transitive: a may tie with b and b with c, and yet a be better than c. So all pairs
-are tested, and the report names the largest sets in which no two differ.
+are tested, their p-values are corrected for the number of pairs, and the report names the largest sets in which no two
+differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from regard.evaluation.intervals import LEVEL
 
 
 @dataclass(frozen=True)
@@ -19,11 +22,14 @@ class Difference:
     by: float
     low: float
     high: float
+    p_value: float  # corrected for the number of pairs
+    documents: float = 0.0  # variance that the test text causes
+    seeds: float = 0.0  # variance between seeds, the sum of both systems'
 
     @property
     def beyond(self) -> bool:
-        """True if zero is outside the interval of the paired difference."""
-        return not self.low <= 0 <= self.high
+        """True if the difference is beyond noise, whatever the number of pairs (Holm 1979)."""
+        return self.p_value <= 1 - LEVEL
 
 
 def alike(order: Sequence[str], pairs: Sequence[Difference]) -> list[tuple[str, ...]]:

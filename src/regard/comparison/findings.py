@@ -11,6 +11,7 @@ from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import in_order, other_order
 from regard.comparison.differences import Difference, named
+from regard.comparison.power import needed_seeds
 from regard.training.hyperparameters import GradientTraining
 
 
@@ -26,7 +27,7 @@ def finding(comparison: Comparison) -> str:
     if comparison.fewest_seeds == 1:
         best = f"Of these runs, that of {best}"
     if tied and not comparison.enough_seeds:
-        return f"{best} {_few_seeds(comparison, [first['label'], *tied], 'contains')}"
+        return f"{best} {_few_seeds(comparison, [first['label'], *tied], 'within')}"
     if tied:
         names = named([(first["label"], *tied)])
         return (
@@ -38,13 +39,13 @@ def finding(comparison: Comparison) -> str:
     if ahead is None:
         return best
     if not comparison.enough_seeds:
-        return f"{best} {told.ahead(ahead)}. {_few_seeds(comparison, [ahead.better, ahead.worse], 'excludes')}"
+        return f"{best} {told.ahead(ahead)}. {_few_seeds(comparison, [ahead.better, ahead.worse], 'beyond')}"
     return f"{best} {told.ahead(ahead)}; the difference is significant."
 
 
-def _few_seeds(comparison: Comparison, labels: list[str], zero: str) -> str:
-    """What the paired interval of the best and the others says, and that it says nothing of other seeds."""
-    interval = f"the 95 % interval of the paired difference over {comparison.task.resampled} {zero} zero"
+def _few_seeds(comparison: Comparison, labels: list[str], where: str) -> str:
+    """Whether the best and the others differ by more than noise as runs, and that other seeds may differ."""
+    interval = f"the difference is {where} the noise of {comparison.task.documents}"
     counted = {entrant.label for entrant in comparison.plan.entrants if entrant.counted}
     if counted.issuperset(labels):
         return f"For {named([labels])} {interval}."
@@ -61,15 +62,20 @@ def tied_with_best(comparison: Comparison) -> list[str]:
 
 
 def verdict(comparison: Comparison, difference: Difference) -> str:
-    """Its cell in the table of differences: with few seeds, only whether the interval contains no difference."""
+    """Its cell in the table of differences: with few seeds, of these runs only."""
     if comparison.enough_seeds:
         return "significant" if difference.beyond else "not significant"
-    return "no" if difference.beyond else "yes"
+    return "beyond noise" if difference.beyond else "within noise"
 
 
 def caveats(comparison: Comparison) -> list[str]:
     """Caveats to the finding, one sentence each."""
     found = []
+    if comparison.plan.question.get("placebo"):
+        found.append(
+            "Placebo: X and X-again are the same system, trained with other seeds. A difference between them that is "
+            "called significant is a false one."
+        )
     if comparison.fewest_seeds == 1:
         found.append(
             "One seed: the intervals are of these runs and cover other test text, not other seeds, which can turn the "
@@ -79,6 +85,7 @@ def caveats(comparison: Comparison) -> list[str]:
         found.append("Two seeds: too few to know how far seeds differ; use --seeds 3 or more.")
     if comparison.plan.facts["split"] == "valid":
         found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
+    found += needed_seeds(comparison)
     return found + [f"{name} failed: {why}" for name, why in comparison.failed.items()]
 
 
@@ -93,6 +100,8 @@ def measured(comparison: Comparison) -> list[str]:
     found = told.conditions(comparison)
     if any(not entrant.counted for entrant in comparison.plan.entrants):
         found.append(told.effort(comparison))
+    if any(not entrant.counted for entrant in comparison.plan.entrants):
+        found.append("Untuned: every system has its default settings, which were not tuned with equal effort.")
     if len(_optimisers(comparison)) > 1:
         found.append(f"Not all were trained alike: {'; '.join(_optimisers(comparison))}.")
     before = [r["memory_before_bytes"] for r in comparison.results.values() if r.get("memory_of") == "process"]
@@ -161,20 +170,29 @@ def methods(comparison: Comparison) -> str:
     return " ".join(sentences)
 
 
+def intervals_of(comparison: Comparison) -> str:
+    """The rest of the sentence on intervals: how seeds and pairs are treated."""
+    words = " and over seeds" if comparison.seeds > 1 else ""
+    words += ": 95 % intervals of Student's t"
+    words += " from the variances of both, with Satterthwaite's degrees of freedom" if comparison.seeds > 1 else ""
+    return words + "; differences are paired, and their p-values corrected for the number of pairs (Holm 1979)."
+
+
 def training(comparison: Comparison, each: str) -> list[str]:
     """How the neural systems were trained, in a sentence that begins with `each`; none if there are none."""
     plan, facts = comparison.plan, comparison.plan.facts
     neural = [entrant for entrant in plan.entrants if not entrant.counted]
     if not neural:
         return []
-    seeds, looks = len(neural[0].seeds), neural[0].recipe.training.validations
+    seeds = sorted({seed for entrant in neural for seed in entrant.seeds})
+    looks = neural[0].recipe.training.validations
     budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{group_digits(plan.budget)} {comparison.task.tokens}"
     equal = f"{each} was trained for {budget}"
     if plan.match == "parameters":
         equal += f" with its width chosen to have about {group_digits(facts['target_parameters'])} parameters"
     return [
         f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
-        f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the {_best(comparison)} "
+        f"with {'seed 1' if len(seeds) == 1 else f'seeds 1 to {seeds[-1]}'}; the weights of the {_best(comparison)} "
         f"among {f'about {looks} equally spaced' if looks else 'its'} validations were tested."
     ]
 

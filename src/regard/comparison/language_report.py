@@ -9,8 +9,7 @@ from typing import Any
 from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.differences import Difference
-from regard.comparison.findings import largest_step, side_by_side, training, verdict
-from regard.evaluation.intervals import DRAWS
+from regard.comparison.findings import intervals_of, largest_step, side_by_side, training, verdict
 from regard.evaluation.perplexity import Method
 from regard.report.figures import Mark
 from regard.report.page import heading, paragraph, sample, table
@@ -73,10 +72,7 @@ def methods(comparison: Comparison) -> list[str]:
         f"{facts['split']} split and the <eos> of each line, averaged over seeds where there are "
         f"several; the text was read in "
         f"{_segments(comparison)}, the same for every system.",
-        f"Intervals are 95 % intervals of {group_digits(DRAWS)} draws of a hierarchical bootstrap over "
-        f"{_documents(comparison, ' of the test text')}, resampled with replacement"
-        + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
-        + "; differences are paired over documents.",
+        f"Intervals are over {_documents(comparison, ' of the test text')}{intervals_of(comparison)}",
         "Generation speed is of one text at a time, greedily"
         + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
@@ -116,16 +112,22 @@ def differences(comparison: Comparison) -> str:
             "ratio": f"{math.exp(d.by):.4f}",
             "interval": f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}",
             "verdict": verdict(comparison, d),
+            "p": f"{d.p_value:.2g}",
         }
         for d in comparison.telling
     ]
     columns = {
         "pair": "better – worse",
-        "verdict": "difference" if comparison.enough_seeds else "interval contains 1",
+        "verdict": "difference" if comparison.enough_seeds else "between these runs",
         "ratio": "perplexity ratio",
         "interval": "95 % interval",
+        "p": "p (Holm)",
     }
     return table(rows, columns) if rows else ""
+
+
+def size_of(nats: float) -> str:
+    return f"{100 * math.expm1(abs(nats)):.2g} % in perplexity"
 
 
 def intervals(comparison: Comparison) -> str:

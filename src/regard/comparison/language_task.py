@@ -1,7 +1,7 @@
 """Comparing language models: trained on the same tokens, tested on the same segments of the same text, by perplexity.
 
 Segments are no longer than the shortest context among the systems, so all see the same context.
-Intervals are of a bootstrap over documents of the test text and over seeds (`evaluation/intervals.py`).
+Intervals are over documents of the test text and over seeds (`evaluation/intervals.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.comparison.task import Columns, ComparedTask, Ground, Report, Result
 from regard.comparison.width import size_of
 from regard.decoding.generate import generate
 from regard.decoding.sampling import GREEDY
-from regard.evaluation.intervals import Resampling, interval, mean_loss
+from regard.evaluation.intervals import document_losses, mean_loss, mean_score
 from regard.evaluation.perplexity import SEGMENT, Method, likelihood
 from regard.report.table import seconds, significant
 from regard.runs.data import origin_of
@@ -56,7 +56,7 @@ class _LanguageModels(ComparedTask):
     name, title, reference, always = "language model", "Language models", "lstm", ("ngram",)
     neural, tokens = "every neural system", "tokens"
     score, score_name, more_is_better = "perplexity", "perplexity", False
-    resampled = "documents of the test text"
+    documents = "documents of the test text"
     columns = Columns(
         COLUMNS,
         first=("label", "perplexity", "interval", "bits_per_character"),
@@ -170,26 +170,23 @@ class _Losses(Scores):
 
     def __init__(self, plan: Plan, results: Results):
         self.nats: dict[str, np.ndarray] = {}  # [S, D] by row
-        self.resampling: Resampling | None = None
+        self.tokens = np.zeros(0)  # [D]
         for entrant in plan.entrants:
             done = [results[entrant.label, seed] for seed in entrant.seeds]
             documents = [result["evaluation"]["documents"] for result in done if "evaluation" in result]
             if documents:
                 self.nats[entrant.label] = np.array([each["nats"] for each in documents])
-                self.resampling = self.resampling or Resampling(np.array(documents[0]["tokens"]))
+                self.tokens = np.array(documents[0]["tokens"])
 
     @cached_property
-    def draws(self) -> dict[str, np.ndarray]:
-        if self.resampling is None:
-            return {}
-        return {label: self.resampling.losses(nats, stream) for stream, (label, nats) in enumerate(self.nats.items())}
+    def by_document(self) -> dict[str, np.ndarray]:
+        return {label: document_losses(nats, self.tokens) for label, nats in self.nats.items()}
 
     def estimate(self, label: str) -> float:
-        assert self.resampling is not None
-        return mean_loss(self.nats[label], self.resampling.tokens)
+        return mean_loss(self.nats[label], self.tokens)
 
     def row(self, label: str, done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        loss, inside = self.estimate(label), interval(self.draws[label])
+        loss, inside = self.estimate(label), mean_score(self.by_document[label]).interval()
         low, high = (None, None) if inside is None else map(_exp, inside)
         facts = [result["evaluation"] for result in done]
         per_character = None

@@ -249,8 +249,10 @@ def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, job
     )
     if rung.counted:
         return Entrant(rung.label, rung.entry.year, True, recipe, (1,))
+    first = 1 + question.seeds * rung.again
+    seeds = tuple(range(first, first + question.seeds))
     given = question.settings.get("training", {})
     if {"evaluate_every", "validations"}.isdisjoint(given):
         spread = {"validations": VALIDATIONS, "checkpoint_every": 0}
         recipe = recipe.replace(training={name: value for name, value in spread.items() if name not in given})
-    return Entrant(rung.label, rung.entry.year, False, recipe, tuple(range(1, question.seeds + 1)))
+    return Entrant(rung.label, rung.entry.year, False, recipe, seeds)

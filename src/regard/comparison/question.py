@@ -45,6 +45,7 @@ class Rung:
     label: str
     entry: System
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    again: bool = False  # a placebo: the row before it with other seeds
 
     @property
     def counted(self) -> bool:
@@ -61,6 +62,7 @@ class Question:
     size: str = "small"
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     prompt: str = ""  # what samples begin with; empty: the first words of the held-out text
+    placebo: bool = False  # each system against itself
 
     def __post_init__(self) -> None:
         check_choice("--match", self.match, MATCHES)
@@ -110,16 +112,23 @@ class Question:
             raise RegardError(f"{twice} is named twice; name each system only once.")
         task = task_named(self.task)
         named = list(self.systems) or [system.name for system in SYSTEMS if system.task == task.name]
-        always = list(task.always)
+        always = [] if self.placebo else list(task.always)
         entries = [find(name) for name in dict.fromkeys([*always, *named])]
         order = [system.name for system in SYSTEMS]
         entries.sort(key=lambda entry: order.index(entry.name) if entry.name in order else len(order))
-        rungs = []
+        rungs: list[Rung] = []
         for entry in entries:
-            if entry.trained == "counting":
+            if self.placebo and entry.trained != "counting":
+                label = _label(entry.name, [rung.label for rung in rungs])
+                rungs += [Rung(label, entry), Rung(f"{label}-again", entry, again=True)]
+            elif self.placebo:
+                continue  # counts have no seed
+            elif entry.trained == "counting":
                 rungs += [Rung(f"{n}-gram", entry, {"model": {"order": n, "smoothing": "kneser-ney"}}) for n in ORDERS]
             else:
                 rungs.append(Rung(_label(entry.name, [rung.label for rung in rungs]), entry))
+        if not rungs:
+            raise RegardError("--placebo trains a system with other seeds, which n-grams do not have: name another.")
         return rungs
 
     def recipe(self, rung: Rung, more: Mapping[str, Mapping[str, Any]] | None = None) -> Recipe:
@@ -161,8 +170,11 @@ class Question:
     def tree(self) -> dict[str, Any]:
         """The identity of a comparison as JSON, including the code of the user's own systems."""
         path = Path(self.data)
+        own = asdict(self)
+        if not self.placebo:
+            del own["placebo"]  # as in comparisons that were made before it existed
         return {
-            **asdict(self),
+            **own,
             "systems": [locate(name).name if is_own(name) else name for name in self.systems],
             "data": str(path.resolve()) if path.exists() else self.data,
             "settings": {p: {k: str(v) for k, v in values.items()} for p, values in self.settings.items()},
@@ -174,6 +186,7 @@ class Question:
         words = ["regard", "compare", *self.systems, "--data", self.data, "--match", self.match]
         words += ["--budget", self.budget or BUDGETS[self.match], "--seeds", str(self.seeds), "--size", self.size]
         words += ["--prompt", self.prompt] if self.prompt else []
+        words += ["--placebo"] if self.placebo else []
         for part, values in self.settings.items():
             for name, value in values.items():
                 words += [f"--{part}.{name.replace('_', '-')}", str(value)]

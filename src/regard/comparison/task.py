@@ -51,12 +51,12 @@ class Columns:
 
 
 class Scores(ABC):
-    """The scores that rank rows, over all their seeds, and bootstrap draws of them."""
+    """The scores that rank rows, over all their seeds."""
 
     @property
     @abstractmethod
-    def draws(self) -> Mapping[str, np.ndarray]:
-        """Label → [draws] of the estimate; all rows share the resampled data, so differences are paired."""
+    def by_document(self) -> Mapping[str, np.ndarray]:
+        """Label → scores [S, D] by seed and document (or sentence), whose mean varies as the estimate does."""
 
     @abstractmethod
     def estimate(self, label: str) -> float:
@@ -76,6 +76,7 @@ class Report(Protocol):
     def lead(self, comparison: Comparison) -> str: ...
     def score(self, row: Mapping[str, Any]) -> str: ...
     def ahead(self, difference: Difference) -> str: ...
+    def size_of(self, difference: float) -> str: ...
     def paired(self) -> str: ...
     def differences(self, comparison: Comparison) -> str: ...
     def intervals(self, comparison: Comparison) -> str: ...
@@ -95,7 +96,7 @@ class ComparedTask(ABC):
     score: ClassVar[str]  # the column that orders the rows …
     score_name: ClassVar[str]  # … in words
     more_is_better: ClassVar[bool]
-    resampled: ClassVar[str]  # what the bootstrap draws of the test data
+    documents: ClassVar[str]  # the parts of the test data that intervals are over
     columns: ClassVar[Columns]
 
     @abstractmethod

@@ -9,9 +9,8 @@ from typing import Any
 from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.differences import Difference
-from regard.comparison.findings import largest_step, side_by_side, training, verdict
+from regard.comparison.findings import intervals_of, largest_step, side_by_side, training, verdict
 from regard.comparison.translation_task import read_test, words_of
-from regard.evaluation.intervals import DRAWS
 from regard.evaluation.scripts import count_words
 from regard.report.figures import Line, Mark
 from regard.report.page import beside, heading, paragraph, side_by_side_texts, table
@@ -70,10 +69,7 @@ def methods(comparison: Comparison) -> list[str]:
         + ("; scores are means over seeds." if comparison.seeds > 1 else "."),
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
         *(["Alignment error rates (Och & Ney 2003) are those of the attention while reading references."] * aligned),
-        f"Intervals are 95 % intervals of {group_digits(DRAWS)} draws of a bootstrap over the test "
-        "sentences, the same ones for every system (Koehn 2004)"
-        + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
-        + "; differences are paired over sentences.",
+        "Intervals are over the test sentences (jackknife of the corpus's BLEU)" + intervals_of(comparison),
         "Sentences per second are of the whole test set, in batches"
         + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
@@ -121,16 +117,22 @@ def differences(comparison: Comparison) -> str:
             "difference": f"{d.by:.2f}",
             "interval": f"{_signed(d.low)} to {_signed(d.high)}",
             "verdict": verdict(comparison, d),
+            "p": f"{d.p_value:.2g}",
         }
         for d in comparison.telling
     ]
     columns = {
         "pair": "better – worse",
-        "verdict": "difference" if comparison.enough_seeds else "interval contains 0",
+        "verdict": "difference" if comparison.enough_seeds else "between these runs",
         "difference": "BLEU points",
         "interval": "95 % interval",
+        "p": "p (Holm)",
     }
     return table(rows, columns) if rows else ""
+
+
+def size_of(points: float) -> str:
+    return f"{abs(points):.2g} BLEU points"
 
 
 def _signed(value: float) -> str:

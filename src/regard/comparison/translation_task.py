@@ -24,8 +24,7 @@ from regard.base.reading import read_whole
 from regard.comparison.task import Columns, ComparedTask, Ground, Report, Results, Scores
 from regard.decoding.beam import BEAM
 from regard.evaluation.bleu import Statistics, refuse_escaped
-from regard.evaluation.intervals import DRAWS, Resampling, interval
-from regard.evaluation.paired import resampled, resamplings
+from regard.evaluation.intervals import mean_score
 from regard.evaluation.scripts import Cut, bleu_cut, count_words
 from regard.report.table import seconds, significant
 from regard.runs.data import origin_of
@@ -62,7 +61,7 @@ class _Translators(ComparedTask):
     name, title, reference = "translation", "Translators", "transformer"
     neural, tokens = "every system", "target tokens"
     score, score_name, more_is_better = "bleu", "BLEU", True
-    resampled = "sentences of the test set"
+    documents = "sentences of the test set"
     columns = Columns(
         HEADINGS,
         first=("label", "bleu", "interval", "chrf"),
@@ -176,25 +175,11 @@ class _Bleus(Scores):
             ]
             if found:
                 self.counts[entrant.label] = found
-        self.sentences = len(references)
 
     @cached_property
-    def draws(self) -> dict[str, np.ndarray]:
-        if not self.counts:
-            return {}
-        blocks: dict[str, list[np.ndarray]] = {label: [] for label in self.counts}
-        for times in resamplings(self.sentences, DRAWS):
-            for label, seeds in self.counts.items():
-                blocks[label].append(np.mean([resampled(one, times) for one in seeds], axis=0))
-        return {
-            label: np.concatenate(found) + self._luck(label, stream)
-            for stream, (label, found) in enumerate(blocks.items())
-        }
-
-    def _luck(self, label: str, stream: int) -> np.ndarray:
-        """Draws of the deviation that other seeds would cause, on the same text."""
-        seeds = np.array(self._of_seeds(label))
-        return Resampling(np.ones(1)).losses(seeds[:, None], stream) - seeds.mean()
+    def by_document(self) -> dict[str, np.ndarray]:
+        """Jackknife pseudo-values (Tukey 1958), as a corpus's BLEU is not a mean over its sentences."""
+        return {label: np.stack([_pseudo_values(one) for one in seeds]) for label, seeds in self.counts.items()}
 
     def _of_seeds(self, label: str) -> list[float]:
         return [float(one.score(one.counts.sum(0))) for one in self.counts[label]]
@@ -204,9 +189,9 @@ class _Bleus(Scores):
 
     def row(self, label: str, done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         facts = [result["evaluation"] for result in done]
-        inside = interval(self.draws[label])
-        assert inside is not None  # BLEU is always a number
-        low, high = max(0.0, inside[0]), min(100.0, inside[1])
+        around = mean_score(self.by_document[label]).interval()
+        off = self.estimate(label) - float(self.by_document[label].mean())  # the jackknife's bias is not added
+        low, high = (max(0.0, around[0] + off), min(100.0, around[1] + off)) if around else (0.0, 100.0)
 
         def mean(key: str) -> float | None:
             found = [fact[key]["score"] if isinstance(fact[key], dict) else fact[key] for fact in facts if key in fact]
@@ -228,6 +213,12 @@ class _Bleus(Scores):
             "bleu_signature": facts[0]["bleu"]["signature"],
             "chrf_signature": facts[0]["chrf"]["signature"],
         }
+
+
+def _pseudo_values(one: Statistics) -> np.ndarray:
+    """D · score − (D − 1) · score without the sentence, for each of D sentences."""
+    total = one.counts.sum(0)
+    return len(one.counts) * one.score(total) - (len(one.counts) - 1) * one.score(total - one.counts)
 
 
 def _by_length(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,100 @@
+"""Power: which difference a plan can show, and how many seeds an observed difference would need.
+
+Both follow from two variances (`evaluation/intervals.py`): that of the test text and that between seeds. Before a run
+they come from an earlier comparison of the same text, cut by the same tokenizer, with several seeds; `compare
+--placebo` is the pilot if there is none. After it they are its own.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from regard.base.errors import RegardError
+from regard.comparison.plan import Plan
+from regard.comparison.processes import read_result
+from regard.evaluation.intervals import POWER, detectable, paired_difference, seeds_needed
+
+if TYPE_CHECKING:
+    from regard.comparison.comparison import Comparison
+
+MAX_EARLIER = 50  # comparisons that are opened, newest first
+
+
+def plan_power(plan: Plan) -> str:
+    """A sentence before the run: the difference that this plan would find, and how that is known."""
+    seeds = max(len(entrant.seeds) for entrant in plan.entrants)
+    if all(entrant.counted for entrant in plan.entrants):
+        return "n-grams have no seeds: the test text alone decides what can be shown."
+    source = _earlier(plan)
+    if seeds == 1:
+        return "One seed can show how these runs differ, not how the systems do; --seeds 3 or more can."
+    if source is None:
+        return (
+            "What these seeds can show is not known: no earlier comparison beside this one has several seeds on this "
+            "text. `regard compare --placebo` is a pilot."
+        )
+    name, documents, between = source
+    least = plan.task.report.size_of(detectable(documents, between, seeds))
+    return (
+        f"With {seeds} seeds, a true difference of {least} between two systems would be found with a probability of "
+        f"{100 * POWER:.0f} % (one pair, p < 0.05; spread of seeds and documents from {name})."
+    )
+
+
+def needed_seeds(comparison: Comparison) -> list[str]:
+    """Sentences after the run: the seeds that the smallest difference which is not significant would need."""
+    if comparison.fewest_seeds < 2:
+        return []
+    told, open_ = comparison.task.report, [d for d in comparison.differences if not d.beyond]
+    found = []
+    for d in sorted(open_, key=lambda d: -abs(d.by))[:3]:
+        count = seeds_needed(d.by, d.documents, d.seeds)
+        size = f"A true difference as large as that between {d.better} and {d.worse} ({told.size_of(d.by)})"
+        found.append(
+            f"{size} would be found with a probability of {100 * POWER:.0f} % with about {count} seeds."
+            if count
+            else f"{size} cannot be found on this test text, whatever the number of seeds: more text is needed."
+        )
+    return found
+
+
+def _earlier(plan: Plan) -> tuple[str, float, float] | None:
+    """The newest comparable comparison beside this one: its name, and the medians of its pairs' variances."""
+    beside = [path.parent for path in plan.folder.resolve().parent.glob("*/comparison.json")]
+    for folder in sorted(beside, key=lambda path: -path.stat().st_mtime)[:MAX_EARLIER]:
+        if folder == plan.folder.resolve():
+            continue
+        try:
+            other = Plan.read(folder)
+            if _text(other) == _text(plan) and (found := _variances(other)) is not None:
+                return folder.name, *found
+        except RegardError:  # damaged, of another version, or with code that was not named
+            continue
+    return None
+
+
+def _text(plan: Plan) -> tuple[Any, ...]:
+    facts = plan.facts
+    return plan.task.name, facts["corpus"].get("checksum"), facts["tokenizer"].get("digest"), facts["split"]
+
+
+def _variances(plan: Plan) -> tuple[float, float] | None:
+    """Medians over pairs of trained systems: the variance by documents, and the sum of both variances between seeds."""
+    results = {
+        (entrant.label, seed): read_result(plan.run_folder(entrant, seed)) or {"failed": ""}
+        for entrant, seed in plan.runs
+    }
+    by_document = plan.task.scores(plan, results).by_document
+    trained = {entrant.label for entrant in plan.entrants if not entrant.counted}
+    several = [values for label, values in by_document.items() if label in trained and len(values) > 1]
+    if not several:
+        return None
+    pairs = [(one, other) for place, one in enumerate(several) for other in several[place + 1 :]]
+    found = [paired_difference(one, other) for one, other in pairs or [(several[0][:1], several[0][1:])]]
+    spread = [sum(max(0.0, v) * len(x) for v, x in zip(e.seeds, pair)) for e, pair in zip(found, pairs)]
+    return median(e.documents for e in found), median(spread or [2 * _between(several[0])])
+
+
+def _between(values: Any) -> float:
+    return float(values.mean(axis=1).var(ddof=1))
