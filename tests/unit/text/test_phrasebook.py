@@ -13,7 +13,7 @@ from regard.base.word_spans import find_words
 from regard.corpora import cached_phrasebook as kept
 from regard.corpora.phrasebook import LECTURES, Pair, french, lexicon, make_pairs, normalised, phrasebook
 from regard.corpora.phrasebook.lexicon import GIVING, INTRANSITIVE
-from regard.corpora.phrasebook.nouns import BARE, after, article_words
+from regard.corpora.phrasebook.nouns import BARE, NOUNS, after, article_words
 from regard.corpora.phrasebook.pair import make_pair
 from regard.corpora.phrasebook.verbs import PAST, PROGRESSIVE, THEY, Agreement, Head, english_parts, french_words
 
@@ -335,3 +335,20 @@ def test_every_irregular_verb_has_the_forms_of_the_dictionary():
     regular = {base: forms for base, forms in found.items() if base not in known}
     assert {base: forms for base, forms in found.items() if base in known} == known
     assert all(past == participle and past.endswith("ed") for past, participle in regular.values()), regular
+
+
+def test_every_finite_verb_agrees_with_the_subject_that_it_is_linked_with():
+    """An outside rule: he sings, they sing."""
+    forms = {"is": "one", "was": "one", "has": "one", "does": "one", "are": "more", "were": "more"}
+    more = {"they", "we", "you"} | {noun.english[1] for noun in NOUNS if noun.english[1] != noun.english[0]}
+    one = {"he", "she", "it"} | {noun.english[0] for noun in NOUNS} - more
+    seen, apart = 0, 0
+    for pair in make_pairs(2000, seed=5):
+        words = [pair.source[start:end].lower() for start, end in find_words(pair.source)]
+        for subject, verb in pair.agreement:
+            number = forms.get(words[verb])
+            if number and words[subject] in one | more:
+                assert words[subject] in (one if number == "one" else more), pair.source
+                seen, apart = seen + 1, apart + (verb - subject > 1)
+    assert seen > 200
+    assert apart > 20

@@ -75,7 +75,12 @@ class Clauses(Predicates):
         noun, key, of_noun = self.pick(nouns_with("tcv")), (self.key(),), (self.key(),)
         agreement = Agreement(THIRD, noun.feminine)
         thing = Nominal(
-            [(noun.english[0], of_noun)], [(noun.french[0], of_noun)], agreement, noun.tags, len(self.named)
+            [(noun.english[0], of_noun)],
+            [(noun.french[0], of_noun)],
+            agreement,
+            noun.tags,
+            len(self.named),
+            noun=of_noun,
         )
         self.named.append((noun.tags, agreement))
         said = self.predicate(thing, min(room - 2, 4), tenses)

@@ -7,7 +7,7 @@ could stand for has one gender, so that the French follows from the English; wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import TypeVar
@@ -59,6 +59,7 @@ class Nominal:
     tags: str
     mark: int = 0  # how many things had been named before it
     pronoun: Pronoun | None = None
+    noun: tuple[int, ...] = ()  # key of the word that a verb agrees with; none if there are two
 
     @property
     def human(self) -> bool:
@@ -109,6 +110,7 @@ class NounPhrases:
         self.uniform = random.random  # of Random's methods only this one promises never to change
         self.keys = 0
         self.names: set[str] = set()
+        self.agreeing: list[tuple[int, int]] = []  # keys of each subject and its finite verb
         self.its = 0  # how many times the sentence has said it as a subject
         self.depth = 0  # how many clauses the sentence has so far inside others
         self.named: list[tuple[str, Agreement]] = []  # tags and gender of what the sentence has named so far
@@ -148,8 +150,9 @@ class NounPhrases:
         return self.said(pronoun, "p", mark)
 
     def said(self, pronoun: Pronoun, tags: str, mark: int) -> Nominal:
-        key = (self.key(),)
-        return Nominal([(pronoun.english[0], key)], [(pronoun.french[0], key)], pronoun.agreement, tags, mark, pronoun)
+        key: tuple[int, ...] = (self.key(),)
+        english, french_words = [(pronoun.english[0], key)], [(pronoun.french[0], key)]
+        return Nominal(english, french_words, pronoun.agreement, tags, mark, pronoun, key)
 
     def name(self) -> Nominal:
         woman = self.chance(0.5)
@@ -158,7 +161,8 @@ class NounPhrases:
         while name in self.names and len(self.names) < len(names):  # Anna does not thank Anna
             name = self.pick(names)
         self.names.add(name)
-        return Nominal([(name, key)], [(name, key)], Agreement(THIRD, feminine=woman), "p", len(self.named))
+        agreement = Agreement(THIRD, feminine=woman)
+        return Nominal([(name, key)], [(name, key)], agreement, "p", len(self.named), noun=key)
 
     def couple(self) -> Nominal:
         """Two people and their gender: feminine only if both are."""
@@ -232,7 +236,7 @@ class NounPhrases:
         words = [*((text, (of_determiner,)) for text in articles), *words]
         if owner:
             words += after("de", of_determiner, owner.french)
-        phrase = Nominal(english, words, agreement, noun.tags, mark)
+        phrase = Nominal(english, words, agreement, noun.tags, mark, noun=(of_noun,))
         return phrase if owner or determiner in POSSESSIVES else self.modified(phrase, room - length(english))
 
     def known(self, plural: bool) -> str:
@@ -320,9 +324,7 @@ class NounPhrases:
         if clause is None:
             return phrase
         english_clause, french_clause = clause
-        return Nominal(
-            phrase.english + english_clause, phrase.french + french_clause, phrase.agreement, phrase.tags, phrase.mark
-        )
+        return replace(phrase, english=phrase.english + english_clause, french=phrase.french + french_clause)
 
     def definite(self, room: int, tags: str) -> Nominal:
         """The red hat: a noun that is known, in the singular."""
@@ -338,12 +340,11 @@ class NounPhrases:
 
     def followed(self, phrase: Nominal, english: str, preposition: str, other: Nominal) -> Nominal:
         key = self.key()
-        return Nominal(
-            [*phrase.english, (english, (key,)), *other.english],
-            [*phrase.french, *after(preposition, key, other.french)],
-            phrase.agreement,
-            phrase.tags,
-            phrase.mark,
+        behind = after(preposition, key, other.french)
+        return replace(
+            phrase,
+            english=[*phrase.english, (english, (key,)), *other.english],
+            french=[*phrase.french, *behind],
         )
 
     def relative(self, head: Nominal, room: int) -> tuple[list[Word], list[Word]] | None:

@@ -6,7 +6,8 @@ if they share a key. Orthography comes last: capitals, *an*, elision, commas.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 from regard.base.word_spans import find_words
@@ -20,6 +21,7 @@ class Pair:
     source: str
     target: str
     alignment: tuple[tuple[int, int], ...]  # (source word, target word), which `find_words` finds
+    agreement: tuple[tuple[int, int], ...] = field(default=(), compare=False)  # (subject, its finite verb), English
 
 
 @cache
@@ -31,7 +33,7 @@ def length(phrase: list[Word]) -> int:
     return sum(count_words(text) for text, _ in phrase)
 
 
-def make_pair(source: list[Word], target: list[Word], end: str = ".") -> Pair:
+def make_pair(source: list[Word], target: list[Word], end: str = ".", agreeing: Sequence[tuple[int, int]] = ()) -> Pair:
     places: dict[int, list[int]] = {}
     place = 0
     for text, keys in source:
@@ -47,7 +49,8 @@ def make_pair(source: list[Word], target: list[Word], end: str = ".") -> Pair:
                 links.update((left, place) for left in places.get(key, ()))
             place += 1
     target_end = " " + end if end == "?" else end  # French sets a space before a question mark
-    return Pair(_write(_english(source)) + end, _write(_french(target)) + target_end, tuple(sorted(links)))
+    said = sorted({(places[one][-1], places[other][0]) for one, other in agreeing if {one, other} <= places.keys()})
+    return Pair(_write(_english(source)) + end, _write(_french(target)) + target_end, tuple(sorted(links)), tuple(said))
 
 
 def _english(phrase: list[Word]) -> list[str]:

@@ -127,6 +127,7 @@ class Predicates(Circumstances):
         if frame == "modal":
             verb, tense = self.modal(verb, tenses)
         head = Head(verb, tense, subject.agreement, self.key(), self.key(), question=list(question))
+        self.agreeing += [(key, head.auxiliary) for key in subject.noun]
         spare -= tense not in SHORT
         may_negate = not question and frame not in AFFIRMED and (frame != "wondering" or verb.stative)
         if may_negate and spare >= 1 and self.chance(0.2):

@@ -59,6 +59,7 @@ class SentenceMaker(Clauses):
 
     def attempt(self, room: int) -> Pair:
         self.named.clear()
+        self.agreeing.clear()
         self.conjunctions.clear()
         self.names.clear()
         self.keys = self.depth = self.its = 0
@@ -77,7 +78,7 @@ class SentenceMaker(Clauses):
             clause = self.fronted(room)
         else:
             clause = self.clause(room, MAIN)
-        return make_pair(clause.english, clause.french)
+        return make_pair(clause.english, clause.french, agreeing=self.agreeing)
 
     def greeting(self) -> Pair:
         english, words = self.pick(GREETINGS)
@@ -148,7 +149,7 @@ class SentenceMaker(Clauses):
             clause = self.which(room)
         else:
             clause = self.why(room)
-        return make_pair(clause.english, clause.french, "?")
+        return make_pair(clause.english, clause.french, "?", self.agreeing)
 
     def asked(self, room: int, tenses: tuple[str, ...], without: frozenset[str] = frozenset()) -> Clause:
         """Does she sing?: est-ce qu'elle chante ?"""
