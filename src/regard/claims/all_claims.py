@@ -13,7 +13,7 @@ NAMES = (
     "any-b", "forgetting", "parameters", "hull", "gaussian-dot", "scaling", "kernels", "heads", "alignment",
     "embeddings", "teacher-forcing", "criteria", "softmax-gradient", "classification",
     "recall", "no-waiting", "look-back",  # of the systems after GPT
-    "importance",  # decided by interventions
+    "importance", "induction", "forget-gate",  # decided by interventions
 )  # fmt: skip
 
 

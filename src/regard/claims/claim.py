@@ -28,6 +28,7 @@ OVERS = ("draws", "seeds", "share")
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
 FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at smaller seeds
+SECOND_LOOK = 401  # first seed of an experiment that was changed after the seeds from 301 on had decided
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ class Claim:
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of knobs: the least and the most
     worked: Callable[[], list[Worked]] | None = None  # computed at once, without training
     seeds: int = SEEDS
+    first_seed: int = FIRST_SEED
     quick_seeds: int = QUICK_SEEDS
     reads_data: bool = False  # a part of it needs a text that the user gives
     on_device: bool = False  # it can use a GPU; else it runs on the CPU
@@ -148,7 +150,7 @@ class Claim:
             raise RegardError(f"{self.name} reads no text: leave --data out.")
         for name, value in knobs.items():
             self._check_knob(name, value)
-        count, first = (self.quick_seeds, FIRST_QUICK_SEED) if quick else (self.seeds, FIRST_SEED)
+        count, first = (self.quick_seeds, FIRST_QUICK_SEED) if quick else (self.seeds, self.first_seed)
         first = first if first_seed is None else first_seed
         return Trial(tuple(range(first, first + count)), quick, device, {**self.knobs, **knobs}, data=data)
 

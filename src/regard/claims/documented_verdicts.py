@@ -16,9 +16,9 @@ FILE = Path(__file__).parent / "documented" / "verdicts.json"
 
 @dataclass(frozen=True)
 class Documented:
-    verdict: str
-    measured: str  # the deciding quantity's value, and the expected one
-    control: str
+    verdict: str  # or "not yet run": the experiment was changed, and a verdict of the former one would not be its own
+    measured: str = ""  # the deciding quantity's value, and the expected one
+    control: str = ""
     decides: str = ""  # the deciding quantity; empty where `measured` names several
     was: str = ""  # the verdict before nine experiments were repaired
 

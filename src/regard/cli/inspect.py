@@ -109,7 +109,8 @@ def inspect(
     rather
         the other word of --why
     head_scores
-        show how much of each head's attention goes to the previous word, one distance, copies, and after copies
+        show how much of each head's attention goes to the previous word, one distance, copies, after copies, and
+        from a verb to its subject
     top
         number of next tokens to show
     html
@@ -140,13 +141,13 @@ def inspect(
         raise RegardError(f'Put the text in quotes: "{text} {" ".join(unquoted)}".')
     question = CauseQuestion(lens, ablate, removed, patch, patch_parts, why, rather, head_scores)
     causal = question.check()
-    if causal and (work or html or gradients):
-        raise RegardError("A question about causes is printed by itself: leave --work, --gradients and --html out.")
+    if causal and (work or gradients):
+        raise RegardError("A question about causes is answered by itself: leave --work and --gradients out.")
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
     search = {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}
     if causal:
-        return _print_cause(loaded, question, text, target, search, json)
+        return _answer_cause(loaded, question, text, target, search, json, html)
     calculation = _read(loaded, "calculation", text, target, search) if work else None
     worked = calculation and calculation.at(step, layer, head)
     if worked and html is None:
@@ -161,15 +162,31 @@ def inspect(
         print(show(trace, attention=_attention(trace, layer, head), head=head))
 
 
-def _print_cause(
-    loaded: AnyRun, question: CauseQuestion, text: str, target: str | None, search: dict[str, Any], json: bool
+def _answer_cause(
+    loaded: AnyRun,
+    question: CauseQuestion,
+    text: str,
+    target: str | None,
+    search: dict[str, Any],
+    json: bool,
+    html: Path | None,
 ) -> None:
     """The target is the translator's own output, unless one is given."""
+    from regard.base.locks import write_new
+    from regard.insight.views.page import trace_page
+    from regard.report.progress import say
+
     source_tokenizer = getattr(loaded, "source_tokenizer", None)
-    if source_tokenizer is not None and target is None:
+    trace = None
+    if html is not None or (source_tokenizer is not None and target is None):
         trace = _read(loaded, "trace", text, target, search)
-        target = trace.translation or trace.label
+        target = target or trace.translation or trace.label
     values, shown = question.answer(loaded.model, loaded.tokenizer, text, target, source_tokenizer)
+    if html is not None and trace is not None:
+        write_new(html, trace_page(trace, causes=[values]))
+        say(f"wrote {html}") if json else print(html)
+        if not json:
+            return
     print(for_stdout(json_module.dumps(values, ensure_ascii=False)) if json else shown)
 
 

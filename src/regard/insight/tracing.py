@@ -64,7 +64,7 @@ def trace_language(
     _check(top=top, max_tokens=max_tokens, **({"beam": beam} if beam else {}))
     model.eval()
     system = system_name(model, system)
-    ids = [tokenizer.eos, *tokenizer.encode(text)]
+    ids = [tokenizer.begin, *tokenizer.encode(text)]
     targets: list[int | None] = [*ids[1:], None]
     tokens = torch.tensor([ids], device=model.device)
     with torch.no_grad():

@@ -1,12 +1,15 @@
 """Lens, ablation, patching, contrast and head scores: they obey the equations they are defined by, for every system."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
 
 from regard.base.errors import RegardError
+from regard.corpora.phrasebook import make_pairs
+from regard.insight.interventions import head_scores as scoring
 from regard.insight.interventions.ablation import KINDS, ablate
 from regard.insight.interventions.changing import Place, intervene
 from regard.insight.interventions.contrast import contrast
@@ -18,6 +21,7 @@ from regard.insight.interventions.reading import read_text
 from regard.insight.tracing import trace_language
 from regard.laws.registry import builder, stirred
 from regard.systems.catalogue import SYSTEMS
+from regard.systems.gpt import GPT, Settings
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
@@ -204,3 +208,23 @@ def test_a_wrong_value_is_refused_in_one_sentence(question, said):
     one = reading("gpt")
     with pytest.raises(RegardError, match=said):
         question.answer(one.model, WORDS, TEXT, None, None)
+
+
+def test_the_syntactic_score_of_uniform_attention_is_chance(monkeypatch):
+    words = sorted({w for pair in make_pairs(400, shortest=4) for w in re.findall(r"\w+|[^\w\s]", pair.source)})
+    tokenizer = Tokenizer.of_tokens(["<eos>", "<unk>", *words], "word")
+    torch.manual_seed(0)
+    model = GPT(len(tokenizer.tokens), Settings(layers=1, width=8, heads=2, context=64, dropout=0.0)).eval()
+    one = read_text(model, tokenizer, "She sings .")
+    links = [link for _, links in scoring.known_sentences(one, 0) for link in links]
+    assert len(links) >= scoring.MIN_LINKS
+    assert all(max(subject) < verb - 1 for verb, subject in links)
+    found = head_scores(one)
+    assert 0.02 < found.chance.syntactic < 0.3
+    assert all(0 < head.syntactic < 1 for head in found.heads)
+    for weights, expected in ((uniform, found.chance.syntactic), (torch.eye, 0.0)):
+        parts = lambda tokens, weights=weights: {"a": weights(tokens.size(1))[None, None]}  # noqa: E731
+        monkeypatch.setattr(scoring, "record", lambda model, tokens, parts=parts: (None, parts(tokens)))
+        assert scoring.syntax(one, ["a"], 0)[0] == {("a", 0): pytest.approx(expected, abs=1e-6)}
+    monkeypatch.undo()
+    assert head_scores(reading("gpt")).chance.syntactic is None  # it knows none of these words

@@ -136,7 +136,7 @@ def calculate_language(
     """Of a language model that reads `text` from the beginning of a line. `counts`: of an n-gram, what it counted."""
     model.eval()
     system = system_name(model, system)
-    ids = [tokenizer.eos, *tokenizer.encode(text)]
+    ids = [tokenizer.begin, *tokenizer.encode(text)]
     return _language(model, ids, tokenizer.token, text, counts, system, run, predicts=True)
 
 

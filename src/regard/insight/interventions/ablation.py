@@ -21,7 +21,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import check_choice
 from regard.evaluation.intervals import student_interval
 from regard.insight.interventions.changing import BY_HEAD, Place, names_of
-from regard.insight.interventions.reading import ROWS, Reading
+from regard.insight.interventions.reading import Reading
 from regard.insight.words import GATES
 
 KINDS = ("heads", "attention", "feedforward", "layers", "gates", "words", "orders")
@@ -164,8 +164,8 @@ def _removed(
 ) -> Tensor:
     """log P of every known word after each removal: [sets, K]."""
     scores = []
-    for first in range(0, len(sets), ROWS):
-        some = sets[first : first + ROWS]
+    for first in range(0, len(sets), reading.batch):
+        some = sets[first : first + reading.batch]
         changes = [
             (Place(part.name, row=row), _without(part.mask, _fill(part.name, way, others, generator)))
             for row, parts in enumerate(some)

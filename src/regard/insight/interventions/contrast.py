@@ -21,7 +21,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.insight.interventions.changing import Place
-from regard.insight.interventions.reading import ROWS, Reading
+from regard.insight.interventions.reading import Reading
 
 POINTS = 64  # of the integral
 ORDERS = 20  # random orders of deletion
@@ -70,14 +70,14 @@ def contrast(reading: Reading, a: int, b: int, step: int | None = None, seed: in
         return logits[:, step, a] - logits[:, step, b]
 
     away = vectors - baseline
-    slopes, last = _slopes(measure, baseline, away)
+    slopes, last = _slopes(measure, baseline, away, reading.batch)
     plain = (away * last).sum(-1)
     integrated = (away * slopes).sum(-1)
     with torch.no_grad():
         ends = measure(torch.stack([vectors, baseline.expand_as(vectors)]))
         difference = float(ends[0])
         kept = 1 - torch.eye(len(vectors), dtype=vectors.dtype, device=vectors.device)[..., None]
-        removed = difference - _in_rows(measure, baseline + away * kept)
+        removed = difference - _in_rows(measure, baseline + away * kept, reading.batch)
     methods = {"gradient × input": plain, "integrated gradients": integrated, "ablation": removed}
     if (looked := _attention(parts, step, reading.source is not None)) is not None and len(looked) == len(vectors):
         methods["attention"] = looked
@@ -85,7 +85,7 @@ def contrast(reading: Reading, a: int, b: int, step: int | None = None, seed: in
     random = np.random.default_rng(seed)
     orders = {key: [np.argsort(-value, kind="stable")] for key, value in values.items()}
     orders["random"] = [random.permutation(columns) for _ in range(ORDERS)]
-    curves = {key: _curve(measure, baseline, away, some) for key, some in orders.items()}
+    curves = {key: _curve(measure, baseline, away, some, reading.batch) for key, some in orders.items()}
     return Contrast(
         (reading.words if reading.source is None else reading.source_words)[:columns],
         (reading.tokenizer.token(a), reading.tokenizer.token(b)),
@@ -97,11 +97,11 @@ def contrast(reading: Reading, a: int, b: int, step: int | None = None, seed: in
     )
 
 
-def _slopes(measure: Any, baseline: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
+def _slopes(measure: Any, baseline: Tensor, away: Tensor, batch: int) -> tuple[Tensor, Tensor]:
     """∂m/∂e averaged over the straight line from the baseline to the vectors (midpoints), and at its end."""
     scales = torch.cat([(torch.arange(POINTS) + 0.5) / POINTS, torch.ones(1)]).to(away)
     total, last = torch.zeros_like(away), torch.zeros_like(away)
-    for some in scales.split(ROWS):
+    for some in scales.split(batch):
         entered = (baseline + some[:, None, None] * away).requires_grad_()
         with torch.enable_grad():
             (gradient,) = torch.autograd.grad(measure(entered).sum(), entered)
@@ -111,7 +111,7 @@ def _slopes(measure: Any, baseline: Tensor, away: Tensor) -> tuple[Tensor, Tenso
     return total, last
 
 
-def _curve(measure: Any, baseline: Tensor, away: Tensor, orders: Sequence[np.ndarray]) -> np.ndarray:
+def _curve(measure: Any, baseline: Tensor, away: Tensor, orders: Sequence[np.ndarray], batch: int) -> np.ndarray:
     """m after each deletion, the mean of several orders: [words + 1]."""
     rows = []
     for order in orders:
@@ -120,12 +120,12 @@ def _curve(measure: Any, baseline: Tensor, away: Tensor, orders: Sequence[np.nda
             kept[place + 1 :, column] = 0
         rows.append(baseline + away * kept)
     with torch.no_grad():
-        values = _in_rows(measure, torch.cat(rows))
+        values = _in_rows(measure, torch.cat(rows), batch)
     return values.view(len(orders), -1).mean(0).double().cpu().numpy()
 
 
-def _in_rows(measure: Any, entered: Tensor) -> Tensor:
-    return torch.cat([measure(some) for some in entered.split(ROWS)])
+def _in_rows(measure: Any, entered: Tensor, batch: int) -> Tensor:
+    return torch.cat([measure(some) for some in entered.split(batch)])
 
 
 def _attention(parts: dict[str, Tensor], step: int, across: bool) -> Tensor | None:

@@ -4,24 +4,31 @@
     positional   to the distance that it prefers
     duplicate    to earlier occurrences of the same word                       Wang et al. 2023
     induction    to the word after an earlier occurrence of the same word      Elhage et al. 2021, Olsson et al. 2022
+    syntactic    from a verb to its subject, with words between them           Clark et al. 2019, Voita et al. 2019
 
 Chance is the same share for attention that is uniform over all visible words. Induction and duplicates are measured
-on a string of random words that is read twice, the others on the text.
+on a string of random words that is read twice, syntax on the phrasebook's English sentences, whose grammar knows the
+subject of each verb, and the others on the text.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.word_spans import find_words
+from regard.corpora.phrasebook import make_pairs
 from regard.insight.interventions.changing import names_of, record
 from regard.insight.interventions.reading import Reading
 
 REPEATED = 16  # random words, read twice
+SENTENCES, MIN_LINKS = 300, 20  # of the phrasebook; and how many verbs and subjects the model must know
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class HeadScores:
     distance: int  # that it prefers
     duplicate: float
     induction: float
+    syntactic: float | None = None  # None: the model does not know the phrasebook's words
 
 
 @dataclass(frozen=True)
@@ -51,13 +59,16 @@ def head_scores(reading: Reading, seed: int = 0) -> AllHeads:
         raise RegardError("This system has no causal attention, so there are no heads to describe.")
     tokens = repeated(reading, seed)
     twice = record(reading.model, tokens, reading.source)[1]
+    syntactic, by_chance = syntax(reading, list(text), seed)
     heads = []
     for name, weights in text.items():  # [H, T, T]
         for head in range(len(weights)):
             label = names_of([name.removesuffix("weights") + "heads"])[0]
-            heads.append(describe(f"{label}[{head}]", weights[head], twice[name][0, head]))
+            found = describe(f"{label}[{head}]", weights[head], twice[name][0, head])
+            heads.append(replace(found, syntactic=syntactic.get((name, head))))
     size, length = len(next(iter(text.values()))[0]), tokens.size(1)
-    return AllHeads(tuple(heads), describe("chance", uniform(size), uniform(length)))
+    chance = describe("chance", uniform(size), uniform(length))
+    return AllHeads(tuple(heads), replace(chance, syntactic=by_chance))
 
 
 def is_causal(name: str) -> bool:
@@ -70,7 +81,45 @@ def repeated(reading: Reading, seed: int) -> Tensor:
     count = REPEATED if context is None else min(REPEATED, (context - 1) // 2)
     words = torch.tensor([one for one in range(len(tokenizer.tokens)) if one not in tokenizer.specials])
     drawn = words[torch.randperm(len(words), generator=torch.Generator().manual_seed(seed))[:count]]
-    return torch.cat([torch.tensor([tokenizer.eos]), drawn, drawn])[None].to(reading.tokens.device)
+    return torch.cat([torch.tensor([tokenizer.begin]), drawn, drawn])[None].to(reading.tokens.device)
+
+
+def syntax(reading: Reading, names: list[str], seed: int) -> tuple[dict[tuple[str, int], float], float | None]:
+    """For each head the mean weight that a verb's last token gives its subject, and the same by chance."""
+    found: dict[tuple[str, int], list[float]] = {}
+    by_chance: list[float] = []
+    for ids, links in known_sentences(reading, seed):
+        parts = record(reading.model, torch.tensor([ids], device=reading.tokens.device))[1]
+        for verb, subject in links:
+            by_chance.append(len(subject) / (verb + 1))
+            for name in names:
+                for head, weights in enumerate(parts[name][0]):
+                    found.setdefault((name, head), []).append(float(weights[verb, subject].sum()))
+    if len(by_chance) < MIN_LINKS:
+        return {}, None
+    return {key: fmean(shares) for key, shares in found.items()}, fmean(by_chance)
+
+
+def known_sentences(reading: Reading, seed: int) -> Iterator[tuple[list[int], list[tuple[int, list[int]]]]]:
+    """The phrasebook's sentences that the model can read: their tokens, and for each verb that other words part from
+    its subject its last token and the tokens of the subject."""
+    tokenizer, context = reading.tokenizer, reading.model.context
+    if reading.source is not None:  # what a translator writes has no links
+        return
+    for pair in make_pairs(SENTENCES, seed=seed, shortest=4):
+        ids, offsets = [tokenizer.eos, *tokenizer.encode(pair.source)], tokenizer.offsets(pair.source)
+        if len(offsets) + 1 != len(ids) or len(ids) > (context or len(ids)):
+            continue
+        spans = find_words(pair.source)
+        within = [[1 + n for n, (a, b) in enumerate(offsets) if a < end and b > start] for start, end in spans]
+        apart = [(within[verb], within[subject]) for subject, verb in pair.agreement if verb > subject + 1]
+        links = [(verb[-1], subject) for verb, subject in apart if known(ids, verb + subject, tokenizer.unk)]
+        if links:
+            yield ids, links
+
+
+def known(ids: list[int], places: list[int], unknown: int | None) -> bool:
+    return bool(places) and all(ids[place] != unknown for place in places)
 
 
 def uniform(size: int) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.settings import check_choice
 from regard.insight.interventions.changing import Place, names_of
-from regard.insight.interventions.reading import ROWS, Reading
+from regard.insight.interventions.reading import Reading
 
 KINDS = ("layers", "heads")
 
@@ -67,8 +67,8 @@ def patch(first: Reading, second: Reading, kind: str = "layers", answers: tuple[
     places = list(_places(parts, kind, across))
     cells = [(names, index, column) for _, names, index in places for column in columns]
     values = []
-    for top in range(0, len(cells), ROWS):
-        some = cells[top : top + ROWS]
+    for top in range(0, len(cells), first.batch):
+        some = cells[top : top + first.batch]
         changes = [
             (Place(name, index, column, row), _value(parts[name], index, column))
             for row, (names, index, column) in enumerate(some)

@@ -56,16 +56,16 @@ class CauseQuestion:
         first = readings[0]
         words = None if self.why is None or self.rather is None else (first.token(self.why), first.token(self.rather))
         if self.lens:
-            return _both(lens(first), terminal.show_lens)
+            return _both("lens", lens(first), terminal.show_lens)
         if self.ablate is not None:
-            return _both(ablate(readings, self.ablate, self.removed or "zero"), terminal.show_ablation)
+            return _both("ablate", ablate(readings, self.ablate, self.removed or "zero"), terminal.show_ablation)
         if self.patch is not None:
             second = read_text(model, tokenizer, self.patch, target, source_tokenizer)
-            return _both(patch(first, second, self.patch_parts or "layers", words), terminal.show_patch)
+            return _both("patch", patch(first, second, self.patch_parts or "layers", words), terminal.show_patch)
         if words is not None:
-            return _both(contrast(first, *words), terminal.show_contrast)
-        return _both(head_scores(first), terminal.show_heads)
+            return _both("why", contrast(first, *words), terminal.show_contrast)
+        return _both("head_scores", head_scores(first), terminal.show_heads)
 
 
-def _both(found: Any, show: Callable[[Any], str]) -> tuple[dict[str, Any], str]:
-    return found.as_json(), show(found)
+def _both(question: str, found: Any, show: Callable[[Any], str]) -> tuple[dict[str, Any], str]:
+    return {"question": question, **found.as_json()}, show(found)

@@ -22,7 +22,8 @@ from regard.systems.translator import Translator
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 Changes = Sequence[tuple[Place, Change]]
-ROWS = 64  # at a time
+ROWS = 64  # at a time, at most
+LOGITS = 1 << 27  # numbers in the logits of all rows, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,11 @@ class Reading:
     def known(self) -> list[int]:
         """The steps whose next token is known."""
         return [step for step, target in enumerate(self.targets) if target is not None]
+
+    @property
+    def batch(self) -> int:
+        """The rows that are read at a time."""
+        return max(1, min(ROWS, LOGITS // (self.tokens.size(1) * self.tokenizer.vocabulary)))
 
     def logits(self, changes: Changes = (), rows: int = 1) -> Tensor:
         """[rows, T, V] by the written equation; gradients flow."""
@@ -93,7 +99,7 @@ def read_text(
     device = model.device
     model.eval()
     if source_tokenizer is None:
-        ids = [tokenizer.eos, *tokenizer.encode(text)]
+        ids = [tokenizer.begin, *tokenizer.encode(text)]
         return Reading(model, tokenizer, torch.tensor([ids], device=device), (*ids[1:], None))
     source = torch.tensor([[*source_tokenizer.encode(text), source_tokenizer.eos]], device=device)
     written: list[int] = [] if target is None else tokenizer.encode(target)

@@ -77,11 +77,14 @@ def show_contrast(found: Contrast) -> str:
 
 
 def show_heads(found: AllHeads) -> str:
-    rows = [["head", "previous", "positional", "distance", "duplicate", "induction"]]
+    rows = [["head", "previous", "positional", "distance", "duplicate", "induction", "syntactic"]]
     for one in (*found.heads, found.chance):
+        syntax = "–" if one.syntactic is None else f"{one.syntactic:.2f}"
         shares = [f"{one.previous:.2f}", f"{one.positional:.2f}", str(one.distance)]
-        rows.append([one.name, *shares, f"{one.duplicate:.2f}", f"{one.induction:.2f}"])
-    return "\n".join([*_table(rows), "", "Shares of a head's attention; chance is uniform attention."])
+        rows.append([one.name, *shares, f"{one.duplicate:.2f}", f"{one.induction:.2f}", syntax])
+    said = "Shares of a head's attention; chance is uniform attention."
+    unknown = " Syntactic: this model does not read the phrasebook's English." if found.chance.syntactic is None else ""
+    return "\n".join([*_table(rows), "", said + unknown])
 
 
 def _signed(value: float) -> str:

@@ -6,9 +6,11 @@ What is seen is the lab's own (`web/lab/static/reading.js` and its styles). With
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from regard.insight.arithmetic.equation import WorkedExample
 from regard.insight.trace import Trace
@@ -25,11 +27,14 @@ LONGEST = 90  # letters of a text in the title
 TASKS = {"language model": "read this text", "translation": "translated this", "classification": "labelled this"}
 
 
-def trace_page(*traces: Trace, works: Sequence[WorkedExample] = ()) -> str:
-    """The whole file; several traces of one text are stacked. `works`: the arithmetic of a single one."""
+def trace_page(*traces: Trace, works: Sequence[WorkedExample] = (), causes: Sequence[dict[str, Any]] = ()) -> str:
+    """The whole file; several traces of one text are stacked. `works`: the arithmetic of a single one; `causes`: the
+    answers of `CauseQuestion`."""
     first = traces[0]
     title = _both(first) if len(traces) == 1 else f"“{_short(first.text)}”"
     body = "".join(map(_section, traces)) if len(traces) > 1 else _one(first, works)
+    if causes:
+        body += f'<script type="text/plain" class="causes">{b64encode(json.dumps(causes).encode()).decode()}</script>\n'
     named = f"{', '.join(trace.run or trace.system for trace in traces)}: {title}"
     whole = f'<main class="offline">\n<h1>{escape(title)}</h1>\n{body}</main>'
     return offline_page(named, whole, styles=("style", "reading", "work"), entry="offline")

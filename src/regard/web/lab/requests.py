@@ -31,7 +31,9 @@ KINDS = ("word", "char", "byte", "bpe")  # of tokenizers
 MAX_NAME = 2000  # characters of a path in the folder
 MAX_TEXT = 5000  # characters of a text that is looked at
 MAX_TOKENS = 400  # of a text that is traced
-MAX_TRACES = 4  # on a page that is saved
+MAX_CAUSES = 128  # tokens of a text whose causes are looked for
+MAX_CHANGES = 24  # of a model at once
+MAX_TRACES = 8  # on a page that is saved: four, before and after a change
 MAX_WRITTEN = 200  # tokens at once
 MAX_SERIES = 200  # curves at once
 MAX_WIDTH = 100_000  # pixels; a curve has fewer points
@@ -76,6 +78,10 @@ class TraceRequest(AboutText):
     prefix: str = text("", max_length=MAX_TEXT, lines=True, doc="how the translation begins")
     beam: int = whole(5, ge=1, le=20, doc="hypotheses that are kept")
     gradients: bool = flag(doc="also the gradients")
+    changes: tuple[str, ...] = list_of(
+        TextField(max_length=160), max_length=MAX_CHANGES, doc="changes of the model, such as zero self/0[2]"
+    )
+    other: str = text("", max_length=MAX_TEXT, lines=True, doc="the text that values are swapped with")
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,15 @@ class WorkRequest(TraceRequest):
 
 
 @dataclass(frozen=True)
+class CauseRequest(TraceRequest):
+    ask: str = choice(("lens", "ablate", "patch", "why", "head_scores"), "lens", doc="the question, as inspect has it")
+    parts: str = text("", max_length=20, doc="what is removed or replaced: heads, layers, …")
+    with_: str = text("", max_length=20, doc="the value of removed parts: zero, mean or resampled")
+    why: str = text("", max_length=200, doc="a word")
+    not_: str = text("", max_length=200, doc="the word that it is compared with")
+
+
+@dataclass(frozen=True)
 class BeginRequest(TraceRequest):
     step: int = whole(0, ge=0, le=MAX_TOKENS, doc="where another token is put")
     token: str = text("", max_length=MAX_TEXT, lines=True, doc="that token")
@@ -100,6 +115,9 @@ class BeginRequest(TraceRequest):
 class PageRequest(LabQuestion):
     traces: tuple[TraceRequest, ...] = list_of(
         ObjectField(of=TraceRequest), min_length=1, max_length=MAX_TRACES, doc="the readings on the page"
+    )
+    causes: tuple[CauseRequest, ...] = list_of(
+        ObjectField(of=CauseRequest), max_length=MAX_TRACES, doc="questions whose answers are on the page, too"
     )
 
 
@@ -137,6 +155,11 @@ class Differences(LabQuestion):
 @dataclass(frozen=True)
 class OneRun(Fields):
     run: str = path_name()
+
+
+@dataclass(frozen=True)
+class HeadsInTime(OneRun):
+    text: str = text("", max_length=MAX_TEXT, lines=True, doc="what every snapshot reads")
 
 
 @dataclass(frozen=True)
@@ -190,6 +213,7 @@ QUESTIONS: dict[str, type[Fields]] = {
     **{f"{view}.work": WorkRequest for view in ("sentence", "translation")},
     **{f"{view}.trace": TraceRequest for view in ("sentence", "translation")},
     **{f"{view}.matrix": MatrixRequest for view in ("sentence", "translation")},
+    **{f"{view}.cause": CauseRequest for view in ("sentence", "translation")},
     "sentence.following": Following,
     "sentence.write": Write,
     "sentence.edit": Edit,
@@ -199,6 +223,7 @@ QUESTIONS: dict[str, type[Fields]] = {
     "translation.differences": Differences,
     "time.about": OneRun,
     "time.vectors": OneRun,
+    "time.heads": HeadsInTime,
     "runs.form": RunForm,
     "runs.sample": OneRun,
     "runs.characters": OneRun,

@@ -7,6 +7,8 @@ from starlette.routing import Route
 from regard.web.lab.application import questions
 
 # Seconds that an answer may take.
-LONG = {"page": 120, "following": 30, "edit": 30} | dict.fromkeys(("trace", "work", "matrix", "write", "example"), 60)
+LONG = {"page": 120, "cause": 120, "following": 30, "edit": 30} | dict.fromkeys(
+    ("trace", "work", "matrix", "write", "example"), 60
+)
 
 ROUTES = [Route("/api/sentence/{name}", questions("sentence", LONG, gradients=120), methods=["POST"])]

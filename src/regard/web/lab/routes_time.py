@@ -17,4 +17,12 @@ async def vectors(request: Request) -> Response:
     return await question(request, "time.vectors")
 
 
-ROUTES = [Route("/api/time/about", about), Route("/api/time/vectors", vectors)]
+async def heads(request: Request) -> Response:
+    return await question(request, "time.heads", seconds=120)
+
+
+ROUTES = [
+    Route("/api/time/about", about),
+    Route("/api/time/vectors", vectors),
+    Route("/api/time/heads", heads, methods=["POST"]),
+]

@@ -14,7 +14,7 @@ from regard.web.lab.application import Lab, asked, in_thread, lab_of, questions,
 from regard.web.lab.guarded_folder import UPLOADS
 from regard.web.lab.requests import Evaluation, Results
 
-LONG = {"page": 120, "work": 60, "trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
+LONG = {"page": 120, "cause": 120, "work": 60, "trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
 SPLITS = ("valid", "test")
 KIND = "evaluation"  # of the jobs
 HIDDEN = ("sources", "references", "translations")  # of a result: asked for by `differences`

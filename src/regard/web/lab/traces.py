@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
 from regard.insight.arithmetic.calculation import Calculation
+from regard.insight.interventions.questions import CauseQuestion
+from regard.insight.interventions.reading import read_text
+from regard.insight.interventions.replacing import replacements
 from regard.insight.trace import Trace
 from regard.insight.views.as_json import part
 from regard.insight.views.page import trace_page
@@ -18,14 +22,14 @@ from regard.runs.tasks.task import task_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.lab import requests
 from regard.web.lab.opened_runs import open_run
-from regard.web.lab.requests import MAX_TOKENS
+from regard.web.lab.requests import MAX_CAUSES, MAX_TOKENS
 from regard.web.lab.runs_folder import RunsFolder
 
 MOST_BYTES = 1 << 28  # of all traces that stay open
 MOST_SENT = 1 << 23  # bytes of matrices in one answer, about: a page shows the first while others come
 TOP = 10  # choices of a step
 
-Key = tuple[AnyRun, str, str | None, str, int, bool]
+Key = tuple[AnyRun, str, str | None, str, int, tuple[str, ...], str, bool]
 _open: OrderedDict[Key, tuple[Trace, int]] = OrderedDict()
 
 
@@ -34,14 +38,15 @@ def asked_run(folder: RunsFolder, asked: requests.AboutRun) -> AnyRun:
 
 
 def trace_of(folder: RunsFolder, asked: requests.TraceRequest) -> Trace:
-    """The subject of a request: a run, a text, for translators perhaps a target or its beginning; with gradients or
-    without. A trace with gradients serves a question without."""
-    run, what = asked_run(folder, asked), (asked.text, asked.target, asked.prefix, asked.beam)
+    """The subject of a request: a run, perhaps changed, a text, for translators perhaps a target or its beginning; with
+    gradients or without. A trace with gradients serves a question without."""
+    run, other = asked_run(folder, asked), asked.other if asked.changes else ""
+    what = (asked.text, asked.target, asked.prefix, asked.beam, asked.changes, other)
     key: Key = (run, *what, True)
     if key not in _open and not asked.gradients:
         key = (run, *what, False)
     if key not in _open:
-        trace = _made(run, *what, asked.gradients)
+        trace = _changed(folder, run, asked) if asked.changes else _made(run, asked, asked.target)
         _open[key] = (trace, _size(trace))
     _open.move_to_end(key)
     while len(_open) > 1 and sum(size for _, size in _open.values()) > MOST_BYTES:
@@ -63,7 +68,7 @@ def matrices(folder: RunsFolder, asked: requests.MatrixRequest) -> bytes:
 
 def work(folder: RunsFolder, asked: requests.WorkRequest) -> dict[str, Any]:
     """The arithmetic of one step with the model's numbers, of a layer and a head, as `inspect --work` gives it."""
-    trace = trace_of(folder, asked)  # whose limits are those of the text
+    trace = trace_of(folder, replace(asked, changes=()))  # whose limits are those of the text
     run = asked_run(folder, asked)
     found = _calculated(run, trace, asked.text, asked.target, asked.prefix, asked.beam)
     layer = asked.layer or found.layer_of(None)
@@ -82,10 +87,57 @@ def _calculated(run: AnyRun, trace: Trace, text: str, target: str | None, prefix
 
 def page(folder: RunsFolder, asked: requests.PageRequest) -> dict[str, str]:
     """Traces, each requested by itself, as one file that works offline, as `regard inspect --html` writes it."""
-    return {"page": trace_page(*(trace_of(folder, one) for one in asked.traces))}
+    causes = [cause(folder, one) for one in asked.causes]
+    return {"page": trace_page(*(trace_of(folder, one) for one in asked.traces), causes=causes)}
 
 
-def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gradients: bool) -> Trace:
+def cause(folder: RunsFolder, asked: requests.CauseRequest) -> dict[str, Any]:
+    """The answer of `inspect --lens`, `--ablate`, `--patch`, `--why` or `--head-scores` for the unchanged model."""
+    run, patches = asked_run(folder, asked), asked.ask == "patch"
+    question = CauseQuestion(
+        lens=asked.ask == "lens",
+        ablate=(asked.parts or "heads") if asked.ask == "ablate" else None,
+        removed=(asked.with_ or "zero") if asked.ask == "ablate" else None,
+        patch=asked.other if patches else None,
+        patch_parts=(asked.parts or "layers") if patches else None,
+        why=(asked.why or None) if patches or asked.ask == "why" else None,
+        rather=(asked.not_ or None) if patches or asked.ask == "why" else None,
+        head_scores=asked.ask == "head_scores",
+    )
+    if (patches and not asked.other.strip()) or (asked.ask == "why" and not (asked.why and asked.not_)):
+        raise RegardError("Type a second text of equal length." if patches else "Type the two words to compare.")
+    question.check()
+    text, target, tokenizer = _subject(folder, asked)
+    for one in (text, *([asked.other] if patches else [])):
+        if (count := _length(run, one)[0]) > MAX_CAUSES:
+            raise RegardError(f"This text has {count} tokens; causes are shown for at most {MAX_CAUSES}: shorten it.")
+    return question.answer(run.model, run.tokenizer, text, target, tokenizer)[0]
+
+
+def _subject(folder: RunsFolder, asked: requests.TraceRequest) -> tuple[str, str | None, Tokenizer | None]:
+    """The text, the answer that the unchanged model gives to it, and the tokenizer of the text where it has its own."""
+    run, plain = asked_run(folder, asked), replace(asked, changes=(), gradients=False)
+    trace = trace_of(folder, plain)
+    if not task_of(run).has_source:
+        return asked.text, None, None
+    return asked.text.strip(), asked.target or trace.translation or trace.label, run.source_tokenizer  # type: ignore[union-attr]
+
+
+def _changed(folder: RunsFolder, run: AnyRun, asked: requests.TraceRequest) -> Trace:
+    """The trace of the changed model on the same words: a translator reads the translation of the unchanged one."""
+    text, target, tokenizer = _subject(folder, asked)
+    texts = [text, *([asked.other] if asked.other.strip() else [])]
+    if not all(fits(run, one) for one in texts):
+        raise RegardError("The other text is too long: shorten it.")
+    readings = [read_text(run.model, run.tokenizer, one, target, tokenizer) for one in texts]
+    values = replacements(asked.changes, *readings)
+    trace = _made(run, replace(asked, prefix=""), target, values)
+    said = f"Changed: {', '.join(asked.changes)}. Computed by the written equation."
+    return replace(trace, notes=(said, *trace.notes[1:]))
+
+
+def _made(run: AnyRun, asked: requests.TraceRequest, target: str | None, values: dict[str, Any] | None = None) -> Trace:
+    text, prefix = asked.text, asked.prefix
     count, most = _length(run, text)
     if count > most:
         whose = "this model reads" if most < MAX_TOKENS else "the page shows"
@@ -102,8 +154,8 @@ def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gr
             raise RegardError("There is nothing to read yet: type a sentence.")
         if "\n" in text:
             raise RegardError("This model reads one line at a time: remove the line breaks.")
-    search: dict[str, Any] = {"prefix": prefix, "beam": beam}
-    found: Trace = task.look_inside(run, "trace", text, target, top=TOP, gradients=gradients, **search)
+    options: dict[str, Any] = {"prefix": prefix, "beam": asked.beam, "intervene": values}
+    found: Trace = task.look_inside(run, "trace", text, target, top=TOP, gradients=asked.gradients, **options)
     return found
 
 

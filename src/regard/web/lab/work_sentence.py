@@ -16,7 +16,7 @@ from regard.runs.tasks.task import task_of
 from regard.web.lab import requests
 from regard.web.lab.held_out import held_out
 from regard.web.lab.runs_folder import RunsFolder
-from regard.web.lab.traces import asked_run, fits, matrices, page, trace_of, work
+from regard.web.lab.traces import asked_run, cause, fits, matrices, page, trace_of, work
 
 SHOWN = 16  # choices of the next token
 
@@ -99,6 +99,7 @@ def _sampling(asked: requests.Following) -> Sampling:
 
 WORK = {
     "page": page,
+    "cause": cause,
     "work": work,
     "trace": trace,
     "matrix": matrices,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from regard.insight.words import labels
 from regard.report.packed_arrays import pack
 from regard.runs.store.folder import has_source, moments, open_recipe, open_tokenizers
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.web.lab.requests import OneRun
+from regard.web.lab.requests import CauseRequest, HeadsInTime, OneRun
 from regard.web.lab.runs_folder import RunsFolder
+from regard.web.lab.traces import cause, trace_of
 
 MOST_WORDS = 160
 NEIGHBOURS = 6
 SHOWN = ("loss", "perplexity", "bleu", "tokens")  # of a validation
+SCORES = ("previous", "positional", "duplicate", "induction")  # of a head
 
 
 def about(folder: RunsFolder, asked: OneRun) -> dict[str, Any]:
@@ -59,6 +62,23 @@ def vectors(folder: RunsFolder, asked: OneRun) -> bytes:
         {"places": places.astype(np.float32), "nearest": nearest.astype(np.int32)},
         {"words": words, "steps": list(kept), "share": round(share, 3)},
     )
+
+
+def heads(folder: RunsFolder, asked: HeadsInTime) -> dict[str, Any]:
+    """Every head's scores at each snapshot, as `inspect --head-scores` gives them: {score: [moments, heads]}."""
+    kept = list(moments(folder.plain_run(asked.run)))
+    if not kept:
+        raise RegardError("This run has no snapshots of its training.")
+    last = CauseRequest(run=asked.run, text=asked.text, weights=str(kept[-1]), ask="head_scores")
+    target = trace_of(folder, last).translation  # the same words at every moment
+    found = [cause(folder, replace(last, weights=str(step), target=target)) for step in kept]
+    names = [one["name"] for one in found[0]["heads"]]
+    return {
+        "steps": kept,
+        "heads": names,
+        "scores": {score: [[head[score] for head in one["heads"]] for one in found] for score in SCORES},
+        "chance": {score: found[-1]["chance"][score] for score in SCORES},
+    }
 
 
 def common_words(tokenizer: Tokenizer) -> list[int]:
@@ -96,4 +116,4 @@ def _table(file: Path) -> np.ndarray:
         return stream.get_tensor(name).double().numpy()
 
 
-WORK = {"about": about, "vectors": vectors}
+WORK = {"about": about, "vectors": vectors, "heads": heads}

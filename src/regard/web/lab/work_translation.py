@@ -14,7 +14,7 @@ from regard.runs.tasks.translation.run import TranslationRun
 from regard.web.lab import requests
 from regard.web.lab.held_out import held_out
 from regard.web.lab.runs_folder import RunsFolder
-from regard.web.lab.traces import asked_run, matrices, page, trace_of, work
+from regard.web.lab.traces import asked_run, cause, matrices, page, trace_of, work
 
 SHOWN = 60  # sentences of a file
 
@@ -94,6 +94,7 @@ def _translator(folder: RunsFolder, asked: requests.AboutRun) -> TranslationRun:
 
 WORK = {
     "page": page,
+    "cause": cause,
     "work": work,
     "trace": trace,
     "matrix": matrices,

@@ -7,7 +7,8 @@
 // `facts` and the names of parts are those of insight/views/as_json.py; `parts` may answer with some of those it was asked
 // for, at least one, and is asked again for the rest. `onStep(step)` tells which word was chosen;
 // `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly;
-// `onWork({step, layer, head})` gives the arithmetic of a step, as insight/arithmetic/equation.py has it.
+// `onWork({step, layer, head})` gives the arithmetic of a step, as insight/arithmetic/equation.py has it. `onPlaces(places)`
+// tells which parts of the model were clicked, [{place: "self/0[2]", title}], by the names of insight/interventions.
 
 import { valueAt } from "./arrays.js";
 import { counted, el, isolated, number, put, table } from "./dom.js";
@@ -35,13 +36,13 @@ function lettered(word) {
   return word.split(/(␣+)/).filter(Boolean).map((piece) => (piece.startsWith("␣") && piece !== word ? el("i", {}, piece) : piece));
 }
 
-function painted(share) {
+export function painted(share) {
   const shades = shadesOf(false), place = 3 * Math.round(Math.max(0, Math.min(1, share)) * (shades.length / 3 - 1));
   const [red, green, blue] = shades.slice(place, place + 3), light = [red, green, blue].map((part) => (part / 255) ** 2.2);
   return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
-export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null, onWork = null }) {
+export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null, onWork = null, onPlaces = () => {} }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
@@ -190,12 +191,43 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   // -- what is chosen ------------------------------------------------------------------------------------------------------
 
   function choose(side, at, { quietly = false } = {}) {
-    if (!facts || shown === "none") return;
+    if (!facts) return;
+    if (!quietly) onPlaces(placesOfWord(side, at));
+    if (shown === "none") return;
     if (side === "target") { step = Math.max(0, Math.min(facts.words.read.length - 1, at)); source = null; }
     else source = source === at ? null : at;
     draw();
     if (!quietly && side === "target") onStep(step);
   }
+
+  // -- parts that can be changed, by the names of insight/interventions ----------------------------------------------------
+
+  function placesOfWord(side, at) {
+    const found = (place, title) => ({ place, title });
+    if (facts.order) return Array.from({ length: Math.max(...facts.order, 2) - 1 }, (_, one) => found(`order/${one + 2}`, `all ${one + 2}-grams`));
+    if (side === "source") return [found(`encoder/embedding@${at}`, `the word ${quoted(facts.words.source[at])}`)];
+    const column = at + (translates() ? 1 : 0); // a translation's word is read one step after it is written
+    return column < facts.words.read.length ? [found(`embedding@${column}`, `the word ${quoted(facts.words.read[column])}`)] : [];
+  }
+  function placesOfHead(map, which) {
+    const { name, rows } = facts.attention[map], many = facts.attention[map].heads.length > 1, at = rows === "source" ? source : source === null ? step : null;
+    const [, kind, layer] = /^(self|cross|encoder)\/(\d+)$/.exec(name) || [];
+    if (!kind) return [];
+    const context = `layer/${layer}/context`, alone = !many && facts.inside.some((one) => one.name === context);
+    const place = alone ? context : (kind === "encoder" ? `${name}/heads` : name) + (which >= 0 && many ? `[${which}]` : ""), title = headName({ map, head: which }).replace(/, mean of .*/, ", all heads");
+    return [{ place, title }, ...(at === null || at >= facts.words[rows].length ? [] : [{ place: `${place}@${at}`, title: `${title}, at ${quoted(facts.words[rows][at])} only` }])];
+  }
+  function placesOfUnit(row, unit) {
+    const { name, title, rows } = facts.inside[held], word = quoted(facts.words[rows][row]), layer = /^(.*\/)?\d+(\/(for|back)ward)?$/.test(name);
+    const recurrent = layer && !facts.inside.some((one) => one.name === `${name}/attention`), place = /\/(for|back)ward$/.test(name) ? `${name}/hidden` : name;
+    return [
+      { place: `${place}[${unit}]@${row}`, title: `${title}, unit ${unit + 1} at ${word}` }, { place: `${place}[${unit}]`, title: `${title}, unit ${unit + 1}` },
+      ...(recurrent && place === name ? [{ place: `${name}/hidden@${row}`, title: `${title}, the state after ${word}` }] : []),
+      { place: `${place}@${row}`, title: `${title}, all units at ${word}` }, { place, title: `${title}, all units` },
+    ];
+  }
+
+  const tellPlaces = () => onPlaces(shown === "attention" && head ? placesOfHead(head.map, head.head) : placesOfWord(source === null ? "target" : "source", source ?? step));
 
   // The cursor of a map and the words follow each other.
   function sidesOf(key) {
@@ -216,7 +248,13 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     };
   }
   function picked(key) {
-    return (row) => { const [side] = sidesOf(key); hover = null; choose(side, row); };
+    return (row, column) => {
+      const [side] = sidesOf(key);
+      hover = null;
+      choose(side, row);
+      if (key === "state") onPlaces(placesOfUnit(row, column));
+      if (key === "head") onPlaces(placesOfHead(head.map, head.head));
+    };
   }
   function follow() {
     for (const [key, given] of Object.entries(drawnIn)) {
@@ -321,7 +359,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     }).catch((error) => { problem.textContent = error.message; }));
   }
 
-  function look(map, which) { Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; drawHead(); shade(); }
+  function look(map, which) { onPlaces(placesOfHead(map, which)); Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; drawHead(); shade(); }
 
   async function drawHead() {
     const mine = facts, map = facts.attention[head.map];
@@ -483,10 +521,11 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       drawWords();
       whole();
       if (steps.open) tabulate();
+      tellPlaces();
     },
     // A model that has hardly learned looks everywhere and nowhere: the alignment is shown on request.
     hideAlignment(why) { unlearned = why; if (facts && seen("expected")) drawExpected(); },
-    section(name) { if (name === shown) return; shown = name; if (facts) whole(); },
+    section(name) { if (name === shown) return; shown = name; if (facts) { whole(); tellPlaces(); } }, // "words": nothing but them
     step(at) { if (facts && at !== null && at !== step) choose("target", at, { quietly: true }); },
     get facts() { return facts; },
     get at() { return step; },

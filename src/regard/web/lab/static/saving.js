@@ -34,9 +34,9 @@ export function modelPage(api, name, problem) {
 }
 
 // The readings that panels show, as one page that needs no lab.
-export async function saveReadings(api, view, traces) {
-  const found = await api.post(`${view}/page`, { traces });
-  save(`${traces.map((one) => one.run.replaceAll("/", "-")).join("-")}.html`, new Blob([found.page], { type: "text/html" }));
+export async function saveReadings(api, view, traces, causes = []) {
+  const found = await api.post(`${view}/page`, { traces, causes }), runs = [...new Set(traces.map((one) => one.run))];
+  save(`${runs.map((one) => one.replaceAll("/", "-")).join("-")}.html`, new Blob([found.page], { type: "text/html" }));
 }
 
 function save(name, blob) {

@@ -1,5 +1,7 @@
 // The same text through several runs, side by side: what each expected, all that happened inside, and what may come next.
 import { link } from "../address.js";
+import { causeAnswer, causeBar, questionOf } from "../causes.js";
+import { changedPair, changesIn, withChanges } from "../changes.js";
 import { counted, el, labelled, notice, number, put, segments, speak } from "../dom.js";
 import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
@@ -9,7 +11,7 @@ import { samplingSliders } from "../sampling_sliders.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
-const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, write: "Write together" };
+const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, causes: "Causes", write: "Write together" };
 
 // Is one text the other with something changed in it? At least half of the shorter one is left at their ends.
 function related(a, b) {
@@ -37,13 +39,14 @@ function changes(before, after) {
 export default {
   title: "Sentence",
   mount(root, first, api) {
-    let address = first, runs = [], text = "", before = "", section = "expected", timer = 0, seed = 1, opening = false, held = { text: "", next: 0 }, ended = false, following = null;
+    let address = first, runs = [], text = "", before = "", section = "expected", timer = 0, seed = 1, opening = false, held = { text: "", next: 0 }, ended = false, following = null, altered = "";
     const panels = new Map(); // by run
     const words = el("textarea", { rows: "2", dir: "auto", spellcheck: "false", placeholder: "Type a sentence" });
     const field = labelled("Text", words);
     const pick = picker({ most: MOST, change: (names) => address.go({ run: names }) });
     const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
     const sliders = samplingSliders(() => { for (const panel of panels.values()) panel.following(); });
+    const causes = causeBar({ change: (query) => address.go(query) });
     const changed = el("div", { class: "changed-note" });
     const grid = el("div", { class: "side-by-side" });
     put(root,
@@ -52,7 +55,7 @@ export default {
         el("button", { type: "button", onclick: () => example() }, "A held-out sentence"),
         el("button", { type: "button", onclick: () => invent() }, "Generate a sentence"),
         el("button", { type: "button", onclick: () => save() }, "Save as a page"))),
-      pick.node, el("div", { class: "tools" }, tabs), sliders.node, changed, grid);
+      pick.node, el("div", { class: "tools" }, tabs), sliders.node, causes.node, changed, grid);
 
     words.addEventListener("focus", () => { before = text; });
     words.addEventListener("input", () => {
@@ -107,8 +110,9 @@ export default {
     }
 
     async function save() {
-      const shown = [...panels.values()].map((panel) => panel.shown()).filter((one) => one.run);
-      if (shown.length) try { await saveReadings(api, "sentence", shown); } catch (error) { address.fail(error); }
+      const shown = [...panels.values()].flatMap((panel) => panel.shown()).filter((one) => one?.run);
+      const questions = section === "causes" ? [...panels.values()].map((panel) => panel.answered()).filter(Boolean) : [];
+      if (shown.length) try { await saveReadings(api, "sentence", shown, questions); } catch (error) { address.fail(error); }
     }
 
     function panel(run) {
@@ -118,7 +122,9 @@ export default {
         el("div", { class: "buttons" },
           el("button", { type: "button", class: "primary", onclick: () => drawn(1) }, "Write one token"),
           el("button", { type: "button", onclick: () => drawn(60, true) }, "Finish the line")));
-      const mine = { gradients: false, facts: null, shown: () => shown };
+      const mine = { gradients: false, facts: null, shown: () => [shown, pair.asked()], answered: () => answer.asked };
+      const answer = causeAnswer({ ask: (question) => api.post("sentence/cause", question, { only: `cause ${run.name}` }), onChange: (list) => mine.change([...changesIn(address.query, run.name), ...list]) });
+      mine.change = (list, other = address.query.get("other") || "") => address.go({ change: withChanges(address.query, run.name, [...new Set(list)]), other: other || null });
       let asked = "", shown = {}, last = null; // shown: the question that is answered on the page
       const body = () => ({ run: run.name, text: asked, ...(mine.gradients ? { gradients: true } : {}) });
       const view = reading({
@@ -126,18 +132,26 @@ export default {
         onStep: (step) => {
           following = null;
           mine.lead();
+          pair.step();
           address.note({ step: String(step) });
         },
+        onPlaces: (places) => pair?.choose(places),
         onEdit: run.task === "language model" ? async ({ step, token, keep }) => {
           try { setText((await api.post("sentence/edit", { run: run.name, text: asked, step, token, keep })).text); } catch (error) { address.fail(error); }
         } : null,
         onWork: (what) => api.post("sentence/work", { ...shown, ...what }, { only: `work ${run.name}` }),
         onGradients: () => { mine.gradients = true; mine.read(); },
       });
+      const pair = changedPair({
+        name: run.name, view, trace: (question) => api.post("sentence/trace", question), matrices: (question) => api.postArrays("sentence/matrix", question),
+        changes: () => changesIn(address.query, run.name), other: () => address.query.get("other") || "", go: (list, other) => mine.change(list, other),
+      });
+      mine.changed = () => { if (mine.facts) pair.read(shown, mine.facts); };
+      mine.causes = () => { if (section === "causes" && shown.run) answer.ask({ ...shown, gradients: false, ...questionOf(address.query) }); };
       const note = learnedNote(api, run);
       mine.node = el("article", { class: "card panel", data: { run: run.name } },
         el("header", {}, el("h2", {}, el("i", { class: "swatch", style: { background: colourOfRun(run.name) } }), " ", el("a", { href: link("runs", "", { run: run.name }) }, run.name)), el("span", { class: "tag" }, run.system)),
-        note.node, figures, problem, view.node, write);
+        note.node, figures, problem, pair.node, answer.node, write);
 
       // One question at a time; what was asked for meanwhile is asked when its answer has come.
       let busy = false, again = false;
@@ -157,13 +171,15 @@ export default {
           if (ended || again) return;
           shown = question;
           problem.textContent = "";
-          view.node.hidden = false;
           const old = before && last && last.text !== facts.text && mine.first?.text === before ? mine.first : last;
           const moved = isChanged() && old && facts.task === "language model" ? changes(old, facts) : null;
           if (!before || text === before || !mine.first) mine.first = facts;
           last = facts;
           mine.facts = facts;
+          pair.node.hidden = false;
           view.show(facts, { before: moved, at: following });
+          pair.read(question, facts);
+          mine.causes();
           if (mine === [...panels.values()][0]) mine.lead();
           else mine.follow(panels.values().next().value);
           put(figures, facts.perplexity
@@ -173,7 +189,8 @@ export default {
         } catch (error) {
           if (again) return;
           problem.textContent = error.message;
-          view.node.hidden = true;
+          pair.node.hidden = true;
+          answer.clear();
           put(figures);
         }
       }
@@ -205,14 +222,18 @@ export default {
       };
       mine.view = view;
       mine.lead = () => { for (const other of panels.values()) if (other !== mine) other.follow(mine); };
-      mine.follow = ({ view: lead }) => { if (lead.facts && view.facts && lead.facts.text === view.facts.text) view.step(sameStep(lead.facts, lead.at, view.facts)); };
+      mine.follow = ({ view: lead }) => { if (lead.facts && view.facts && lead.facts.text === view.facts.text) { view.step(sameStep(lead.facts, lead.at, view.facts)); pair.step(); } };
       mine.show = (name) => {
         const writes = run.task === "language model";
-        view.section(name === "write" && writes ? "none" : name === "write" ? "expected" : name);
+        const within = name === "causes" ? "words" : name !== "write" ? name : writes ? "none" : "expected";
+        view.section(within);
+        pair.section(within);
+        answer.node.hidden = name !== "causes";
+        mine.causes();
         write.hidden = name !== "write" || !writes;
         mine.following();
       };
-      mine.end = () => view.end();
+      mine.end = () => { view.end(); pair.end(); answer.clear(); };
       return mine;
     }
 
@@ -221,6 +242,8 @@ export default {
       section = TABS[next.query.get("show")] ? next.query.get("show") : "expected";
       tabs.show(section);
       sliders.node.hidden = section !== "write";
+      causes.node.hidden = section !== "causes";
+      causes.show(next.query);
       const usable = runs.filter((run) => run.best || run.counted || run.rows);
       let names = next.query.getAll("run").filter((name) => runs.some((run) => run.name === name)).slice(0, MOST);
       if (!names.length) {
@@ -234,10 +257,11 @@ export default {
         if (!panels.has(name)) { panels.set(name, panel(runs.find((run) => run.name === name))); fresh.push(panels.get(name)); }
         grid.append(panels.get(name).node);
       }
-      const asked = next.query.get("text");
+      const asked = next.query.get("text"), wanted = JSON.stringify([next.query.getAll("change"), next.query.get("other")]);
       if (asked !== null && asked !== text) { before = ""; text = asked; words.value = asked; follow(); }
       else if (!opening) for (const one of fresh) one.read();
-      for (const one of panels.values()) one.show(section);
+      for (const one of panels.values()) { one.show(section); if (wanted !== altered) one.changed(); }
+      altered = wanted;
       if (!names.length) put(grid, el("p", { class: "lead" }, "No trained run yet: ", el("a", { href: "#/runs" }, "start one"), "."));
       return names;
     }

@@ -7,6 +7,7 @@ import { reading } from "../reading.js";
 import { scatter } from "../scatter.js";
 
 const PAUSE = 120, BEAT = 1400;
+const SCORES = { induction: "Induction", duplicate: "Same word", previous: "Previous word", positional: "One distance" };
 const TABS = { expected: "What it expects", attention: "Attention", states: "States" };
 
 export default {
@@ -16,17 +17,20 @@ export default {
     const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
     const slider = el("input", { type: "range", min: "0", max: "0", step: "1", "aria-label": "Training step", oninput: () => go(Number(slider.value)) });
     const where = el("p", { class: "in-short", role: "status" }), play = el("button", { type: "button", onclick: () => toggle() }, "▶ Play");
-    const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" });
+    const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" }), lines = lineChart({ label: "heads over training", height: 280 });
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off" });
     const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
     const view = reading({ parts: async (names) => (await api.postArrays(`${shown.kind}/matrix`, { ...shown.asked, parts: names })).arrays });
+    const scores = segments("score", SCORES, "induction", (score) => address.go({ score: score === "induction" ? null : score })), headProblem = el("p", { class: "problem", role: "alert" });
+    const heads = el("section", { class: "card heads", hidden: true }, el("h2", {}, "What its heads do"), el("div", { class: "tools" }, scores), headProblem, lines.node,
+      el("p", { class: "caption" }, "Share of each head's attention: to the word before; to one distance; to the same word before; to the word after it. The last two are measured on a string of random words that is read twice."));
     const none = el("div", { class: "lead", hidden: true });
     const all = el("div", {},
       el("div", { class: "time-bar" }, play, slider, where), chart.node, problem,
       el("div", { class: "side-by-side" },
         el("section", { class: "card" }, el("h2", {}, "How it reads a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), view.node),
-        el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)));
+        el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)), heads);
     all.hidden = true; // until there is something to see
     put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points of its training.")), pick.node, none, all);
 
@@ -34,7 +38,7 @@ export default {
     const moment = () => found.moments[at];
     const body = () => ({ run: run.name, text, weights: String(moment().step) });
 
-    words.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => { text = words.value; answers = new Map(); address.note({ text }); look(); }, 300); });
+    words.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => { text = words.value; answers = new Map(); address.note({ text }); look(); askHeads(); }, 300); });
 
     function go(next) {
       at = next;
@@ -49,6 +53,32 @@ export default {
       where.textContent = `step ${grouped(now.step)} of ${grouped(found.moments.at(-1).step)}${now.loss ? ` · validation loss ${number(now.loss, 4)}` : now.step ? "" : " · before any training"}`;
       slider.setAttribute("aria-valuetext", where.textContent);
       if (plane) points.draw({ words: plane.about.words, places: plane.arrays.places, nearest: plane.arrays.nearest, moment: plane.about.steps.indexOf(now.step), sentence: `Axes: the two directions in which the vectors of the last snapshot vary most (${Math.round(100 * plane.about.share)} % of their variance); each snapshot is centered on its own mean.` });
+    }
+    // The scores of every head at every snapshot; a system without heads shows none.
+    let looked = null;
+    async function askHeads() {
+      const name = run.name;
+      try {
+        const answer = await api.post("time/heads", { run: name, text });
+        if (ended || run.name !== name) return;
+        looked = answer;
+        headProblem.textContent = "";
+        drawHeads();
+      } catch (error) {
+        if (ended || error.overtaken || run.name !== name) return;
+        looked = null;
+        heads.hidden = /no causal attention/.test(error.message);
+        headProblem.textContent = error.message;
+        lines.node.hidden = true;
+      }
+    }
+    function drawHeads() {
+      if (!looked) return;
+      const asked = address.query.get("score"), score = SCORES[asked] ? asked : "induction", x = Float32Array.from(looked.steps);
+      scores.show(score);
+      heads.hidden = lines.node.hidden = false;
+      const chance = { name: "chance", colour: 7, quiet: true, x, y: Float32Array.from(looked.steps, () => looked.chance[score]) };
+      lines.draw({ series: [...looked.heads.map((name, at) => ({ name, colour: at, points: true, x, y: Float32Array.from(looked.scores[score], (row) => row[at]) })), chance], x: { label: "step" }, y: { label: `${SCORES[score].toLowerCase()}: share of attention` } });
     }
     // What it reads and writes at this moment; what was asked once is kept.
     async function look() {
@@ -102,6 +132,9 @@ export default {
         slider.value = String(at);
         told();
         look();
+        looked = null;
+        heads.hidden = true;
+        askHeads();
         plane = await api.arrays("time/vectors", { run: name }).catch(() => null);
         root.querySelector(".vectors").hidden = !plane;
         if (!ended && plane && run.name === name) told();
@@ -113,6 +146,7 @@ export default {
       section = TABS[next.query.get("show")] ? next.query.get("show") : "expected";
       tabs.show(section);
       view.section(section);
+      drawHeads();
       const usable = runs.filter((one) => one.task !== "classification" && !one.counted);
       const asked = next.query.get("run"), name = usable.some((one) => one.name === asked) ? asked : (usable.find((one) => one.kept) || usable[0])?.name;
       if (!name) { none.hidden = false; all.hidden = true; put(none, el("p", {}, "No trained run yet: ", el("a", { href: "#/new" }, "start one"), ".")); return; }
@@ -121,7 +155,7 @@ export default {
     }
 
     api.get("runs").then((all_) => { if (!ended) { runs = all_.runs; update(first); } }).catch(first.fail);
-    const unmount = () => { ended = true; clearTimeout(timer); clearInterval(playing); chart.end(); points.end(); view.end(); };
+    const unmount = () => { ended = true; clearTimeout(timer); clearInterval(playing); chart.end(); points.end(); lines.end(); view.end(); };
     unmount.update = (next) => { if (runs.length) update(next); };
     return unmount;
   },

@@ -1,5 +1,7 @@
 // A sentence and its translation, with linked words, every head, and the search as a tree; and a whole file through two runs.
 import { link } from "../address.js";
+import { causeAnswer, causeBar, questionOf } from "../causes.js";
+import { changedPair, changesIn, withChanges } from "../changes.js";
 import { lineChart } from "../charts.js";
 import { counted, el, labelled, number, put, segments } from "../dom.js";
 import { learnedNote } from "../learned.js";
@@ -9,7 +11,7 @@ import { colourOfRun, nameColours, slotOfRun } from "../run_colours.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 2, PAUSE = 300, POLL = 1500;
-const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic" };
+const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic", causes: "Causes" };
 
 export default {
   title: "Translation",
@@ -43,13 +45,14 @@ export default {
 // -- one sentence ----------------------------------------------------------------------------------------------------------
 
 function oneSentence(place, api, address) {
-  let text = "", prefix = "", section = "expected", timer = 0, ended = false, seed = 0, reference = "";
+  let text = "", prefix = "", section = "expected", timer = 0, ended = false, seed = 0, reference = "", altered = "";
   const panels = new Map();
   const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", placeholder: "Type a sentence to translate" });
   const tabs = segments("what is shown", TABS, section, (name) => address().go({ show: name === "expected" ? null : name }));
+  const causes = causeBar({ change: (query) => address().go(query) });
   const begun = el("div", { class: "changed-note" }), grid = el("div", { class: "side-by-side" });
   put(place, el("div", { class: "ask" }, labelled("Source", words), el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => example() }, "A held-out sentence"), el("button", { type: "button", onclick: () => save() }, "Save as a page"))),
-    begun, el("div", { class: "tools" }, tabs), grid);
+    begun, el("div", { class: "tools" }, tabs), causes.node, grid);
   words.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => { reference = ""; setTo(words.value, ""); }, PAUSE);
@@ -79,8 +82,9 @@ function oneSentence(place, api, address) {
   }
 
   async function save() {
-    const shown = [...panels.values()].map((panel) => panel.shown()).filter((one) => one.text);
-    if (shown.length) try { await saveReadings(api, "translation", shown); } catch (error) { address().fail(error); }
+    const shown = [...panels.values()].flatMap((panel) => panel.shown()).filter((one) => one?.text);
+    const questions = section === "causes" ? [...panels.values()].map((panel) => panel.answered()).filter(Boolean) : [];
+    if (shown.length) try { await saveReadings(api, "translation", shown, questions); } catch (error) { address().fail(error); }
   }
 
   function panel(run) {
@@ -94,14 +98,23 @@ function oneSentence(place, api, address) {
       },
       onWork: (what) => api.post("translation/work", { ...shown, ...what }, { only: `work ${run.name}` }),
       onGradients: () => { gradients = true; mine.read(); },
+      onStep: () => pair.step(),
+      onPlaces: (places) => pair?.choose(places),
     });
+    const change = (list, other = address().query.get("other") || "") => address().go({ change: withChanges(address().query, run.name, [...new Set(list)]), other: other || null });
+    const changes = () => changesIn(address().query, run.name);
+    const pair = changedPair({
+      name: run.name, view, trace: (question) => api.post("translation/trace", question), matrices: (question) => api.postArrays("translation/matrix", question),
+      changes, other: () => address().query.get("other") || "", go: change,
+    });
+    const told = causeAnswer({ ask: (question) => api.post("translation/cause", question, { only: `cause ${run.name}` }), onChange: (list) => change([...changes(), ...list]) });
     const note = learnedNote(api, run, () => view.hideAlignment("Attention is meaningless before the model has learned."));
     const mine = {
       node: el("article", { class: "card panel", data: { run: run.name } },
         el("header", {}, el("h2", {}, el("i", { class: "swatch", style: { background: colourOfRun(run.name) } }), " ", el("a", { href: link("runs", "", { run: run.name }) }, run.name)), el("span", { class: "tag" }, run.system)),
-        note.node, answer, problem, view.node),
+        note.node, answer, problem, pair.node, told.node),
       async read() {
-        if (!text.trim()) { view.node.hidden = true; answer.textContent = ""; return; }
+        if (!text.trim()) { pair.node.hidden = true; told.clear(); answer.textContent = ""; return; }
         mine.node.setAttribute("aria-busy", "true");
         asked = { text, prefix };
         const now = asked, question = body();
@@ -110,19 +123,31 @@ function oneSentence(place, api, address) {
           if (ended || now !== asked) return;
           shown = question;
           problem.textContent = "";
-          view.node.hidden = false;
+          pair.node.hidden = false;
           put(answer, facts.answer || "(nothing)");
           view.show(facts);
+          pair.read(question, facts);
+          mine.causes();
         } catch (error) {
           if (error.overtaken) return;
           problem.textContent = error.message;
           answer.textContent = "";
-          view.node.hidden = true;
+          pair.node.hidden = true;
+          told.clear();
         } finally { mine.node.removeAttribute("aria-busy"); }
       },
-      shown: () => shown,
-      show: (name) => view.section(name),
-      end: () => view.end(),
+      shown: () => [shown, pair.asked()],
+      answered: () => told.asked,
+      changed: () => { if (shown.text && view.facts) pair.read(shown, view.facts); },
+      causes: () => { if (section === "causes" && shown.text) told.ask({ ...shown, gradients: false, ...questionOf(address().query) }); },
+      show(name) {
+        const within = name === "causes" ? "words" : name;
+        view.section(within);
+        pair.section(within);
+        told.node.hidden = name !== "causes";
+        mine.causes();
+      },
+      end: () => { view.end(); pair.end(); told.clear(); },
     };
     return mine;
   }
@@ -137,7 +162,11 @@ function oneSentence(place, api, address) {
         if (!panels.has(run.name)) { panels.set(run.name, panel(run)); fresh.push(panels.get(run.name)); }
         grid.append(panels.get(run.name).node);
       }
-      for (const one of panels.values()) one.show(section);
+      causes.node.hidden = section !== "causes";
+      causes.show(next.query);
+      const wanted = JSON.stringify([next.query.getAll("change"), next.query.get("other")]);
+      for (const one of panels.values()) { one.show(section); if (wanted !== altered) one.changed(); }
+      altered = wanted;
       const [asked, begins] = [next.query.get("text") || "", next.query.get("prefix") || ""];
       if (asked && (asked !== text || begins !== prefix)) { text = asked; prefix = begins; words.value = text; follow(); }
       else if (!text && !asked) example();
