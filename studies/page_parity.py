@@ -1,92 +1,266 @@
-"""Does a page compute what Regard computes? Every run given, in all three formats of weights, in headless Chromium.
+"""Does a page compute what Regard computes? Every system with every tokenizer, in all three formats of weights.
 
-    python studies/page_parity.py runs/gpt runs/ngram runs/transformer --tokens 1000 --inputs 100
+    python studies/page_parity.py                                        16 systems x 4 tokenizers x 3 formats
+    python studies/page_parity.py gpt transformer --tokenizers bpe char --chromium
+    python studies/page_parity.py --table parity.jsonl                   a table of what was printed
 
-For each run and format one line of JSON: the largest |Δ log P| over the vocabulary at every token, the change of the
-mean loss in nats, how many greedy texts or translations (and translations by a beam of 5) differ, the inputs per second
-and the bytes. The tokens are those of the run's held-out text.
+Each system is trained for 30 steps on sentences of the phrasebook. The program of its page runs in Node, or with
+--chromium in the page itself. One line of JSON for each model and format: the largest |Δ log P|
+over the vocabulary at 1,000 held-out tokens, the change of the mean loss in nats, how many of 100 greedy answers and of
+100 translations by a beam of 5 differ, and for those that differ the smallest lead that the first differing token had
+over the second best in PyTorch: a lead below the format's error is a tie.
+
+The bounds: fp32 at most 1e-4, fp16 at most 1e-2, int8 at most 0.01 nats of the mean loss.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
-import time
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import regard
+from regard.corpora.phrasebook import make_pairs
+from regard.exchange import page_graphs
 from regard.exchange.chromium import Chromium
 from regard.exchange.formats import export
-from regard.exchange.page_file import answer, log_probabilities, page_answer
+from regard.exchange.page_file import answer, log_probabilities
 from regard.exchange.page_weights import FORMATS
-from regard.exchange.parity import texts
-from regard.runs.run import PairRun
+from regard.systems import catalogue
+
+OWN = "own"
+TASKS = {system.name: system.task for system in catalogue.SYSTEMS}
+TOKENIZERS = ("bpe", "word", "char", "byte")
+BOUNDS = {"fp32": 1e-4, "fp16": 1e-2, "int8": 0.01}
+TOKENS, INPUTS, TRAINED, STEPS = 1000, 100, 3000, 30
+MINE = """from torch import nn
+from regard.layers.cell import Cell
 
 
-def rows_of(run: Any, tokens: int) -> list[tuple[list[int], list[int] | None]]:
-    """Token rows of held-out lines, `tokens` in all; of a translator their translations, with the sources."""
-    found: list[tuple[list[int], list[int] | None]] = []
-    for line in texts(run, tokens):
-        source = [*run.source_tokenizer.encode(line), 0] if isinstance(run, PairRun) else None
-        words = run.translate(line) if hasattr(run, "translate") else "" if source else line
-        ids = [0, *run.tokenizer.encode(words)][: run.model.context]
-        found.append((ids, source))
-        if sum(len(one) for one, _ in found) >= tokens:
+class MinimalGatedUnit(Cell):
+    def __init__(self, inputs, width):
+        super().__init__(inputs, width)
+        self.gate_input, self.gate_hidden = nn.Linear(inputs, width), nn.Linear(width, width, bias=False)
+        self.input, self.hidden = nn.Linear(inputs, width), nn.Linear(width, width, bias=False)
+
+    def step(self, x, state):
+        before = state["hidden"]
+        gate = (self.gate_input(x) + self.gate_hidden(before)).sigmoid()
+        update = (self.input(x) + self.hidden(gate * before)).tanh()
+        return {"hidden": (1 - gate) * before + gate * update, "gate": gate, "update": update}
+"""
+# The page's worker, which posts its answers to this thread. Log-probabilities go to a file of doubles.
+NODE = """
+const fs = require("fs"), given = JSON.parse(fs.readFileSync(0)), text = fs.readFileSync(given.page, "utf8");
+const held = (id) => text.match(new RegExp(`<script type="[\\\\w/]+" id="${id}">(.*?)</script>`, "s"))[1];
+const waiting = new Map();
+globalThis.postMessage = (one) => { if (!("progress" in one)) waiting.get(one.id)(one); };
+(0, eval)(held("worker"));
+let last = 0;
+const ask = (name, what) => new Promise((done, failed) => {
+  waiting.set(++last, (one) => ("problem" in one ? failed(new Error(one.problem)) : done(one.answer)));
+  onmessage({ data: { id: last, name, given: what } });
+});
+(async () => {
+  await ask("open", { made: JSON.parse(held("model")), letters: held("weights") });
+  const out = fs.openSync(given.out, "w"), answers = [];
+  for (const row of given.rows) for (const logs of await ask("logs", row)) fs.writeSync(out, Float64Array.from(logs));
+  for (const [name, what] of given.asked) answers.push(await ask(name, what));
+  process.stdout.write(JSON.stringify(answers), () => process.exit(0)); // its message ports would keep it running
+})();
+"""
+
+
+def pairs_of(seed: int, count: int) -> list[tuple[str, str]]:
+    return [(one.source, one.target) for one in make_pairs(count, seed=seed, longest=8)]
+
+
+def label_of(sentence: str) -> str:
+    return {"?": "question", "!": "exclamation"}.get(sentence[-1], "negative" if " not " in sentence else "statement")
+
+
+def trained(system: str, tokenizer: str, folder: Path) -> Any:
+    """The system after a moment of training, in `folder`."""
+    name, pairs = system, pairs_of(0, TRAINED)
+    task = TASKS.get(system, "language model")
+    data: Any = [source for source, _ in pairs]
+    if task == "translation":
+        data = pairs
+    elif task == "classification":
+        data = [(source, label_of(source)) for source in data]
+    if system == OWN:
+        (folder / "mine.py").write_text(MINE)
+        name = f"{folder / 'mine.py'}:MinimalGatedUnit"
+    training = {} if system == "ngram" else {"training": {"steps": STEPS, "device": "cpu", "threads": 1}}
+    cut: dict[str, Any] = {"tokenizer": tokenizer} | ({"vocabulary": 1000} if tokenizer in ("bpe", "word") else {})
+    return regard.train(name, data=data, size="tiny", run=folder / "run", seed=1, settings={"data": cut, **training})
+
+
+def rows_of(run: Any, task: str, lines: list[str], targets: list[str]) -> list[dict[str, Any]]:
+    """Rows of held-out tokens, TOKENS in all; of a translator the references, after their sources."""
+    found: list[dict[str, Any]] = []
+    for line, target in zip(lines, targets, strict=True):
+        given = None if task == "language model" else [*run.source_tokenizer.encode(line), 0]
+        words = [] if task == "classification" else run.tokenizer.encode(target if task == "translation" else line)
+        found.append({"ids": [0, *words][: run.model.context], "source": given})
+        if sum(len(one["ids"]) for one in found) >= TOKENS:
             break
     return found
 
 
-def row(run: Any, weights: str, tokens: int, inputs: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder, Chromium.start() as browser:
-        file = Path(folder) / "model.html"
-        export(run.folder, "page", file, options={"weights": weights, "scores": "no"})
-        page = browser.open_file(file)
-        page.evaluate("regard.ready")
+def questions(task: str, lines: list[str]) -> list[list[Any]]:
+    if task == "classification":
+        return [["label", {"text": line}] for line in lines]
+    if task == "translation":
+        return [["translated", {"text": line, "beam": beam}] for beam in (1, 5) for line in lines]
+    return [["write", {"text": " ".join(line.split()[:3]), "tokens": 24, "temperature": 0}] for line in lines]
 
-        def ask(name: str, **given: Any) -> Any:
-            return page.evaluate(f"regard.call({json.dumps(name)}, {json.dumps(given)})")
 
-        largest, count = 0.0, 0
-        losses: list[float] = []
-        for ids, source in rows_of(run, tokens):
-            ours, theirs = log_probabilities(run, ids, source), np.array(ask("logs", ids=ids, source=source))
-            largest = max(largest, float(np.abs(ours - theirs)[ours > -1e4].max()))
-            places = np.arange(min(len(ours), len(ids)) - 1), np.array(ids[1:])
-            losses += (ours[places] - theirs[places]).tolist() if len(ours) == len(ids) else []
-            count += len(ours)
-        lines = texts(run, inputs)
-        began = time.perf_counter()
-        written = [page_answer(run, line, ask) for line in lines]
-        seconds = time.perf_counter() - began
-        differ = sum(answer(run, line) != one for line, one in zip(lines, written, strict=True))
-        beams: Any = None
-        if hasattr(run, "translate"):
-            beams = sum(run.translate(line) != ask("translated", text=line, beam=5)["text"] for line in lines)
-        return {
-            "run": run.folder.name,
-            "tokenizer": run.tokenizer.kind,
-            "weights": weights,
-            "tokens": count,
-            "largest": largest,
-            "loss": float(np.mean(losses)) if losses else None,
-            "differ": f"{differ} of {len(lines)}",
-            "beams": None if beams is None else f"{beams} of {len(lines)}",
-            "per_second": len(lines) / seconds,
-            "bytes": file.stat().st_size,
+def in_node(page: Path, rows: list[Any], asked: list[Any], out: Path) -> tuple[np.ndarray, list[Any]]:
+    given = json.dumps({"page": str(page), "rows": rows, "asked": asked, "out": str(out)})
+    done = subprocess.run(["node", "-e", NODE], input=given, capture_output=True, text=True, check=True)
+    return np.fromfile(out), json.loads(done.stdout)
+
+
+def in_chromium(page: Path, rows: list[Any], asked: list[Any], out: Path) -> tuple[np.ndarray, list[Any]]:
+    with Chromium.start() as browser:
+        opened = browser.open_file(page)
+        opened.evaluate("regard.ready")
+
+        def ask(name: str, given: Any) -> Any:
+            return opened.evaluate(f"regard.call({json.dumps(name)}, {json.dumps(given)})")
+
+        logs = [np.array(ask("logs", row)).reshape(-1) for row in rows]
+        return np.concatenate(logs), [ask(*one) for one in asked]
+
+
+def text_of(task: str, found: Any) -> str:
+    return str(found["facts"]["top"][0][0]["token"] if task == "classification" else found["text"])
+
+
+def lead(run: Any, task: str, line: str, ours: str, theirs: str) -> float:
+    """How far, in nats, the first token that differs was ahead in PyTorch; of a label the same for its probability."""
+    if task == "classification":
+        (_, first), (_, second) = run(line).top(2)
+        return float(np.log(first / second))
+    a, b = run.tokenizer.encode(ours), run.tokenizer.encode(theirs)
+    same = next((at for at, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    source = [*run.source_tokenizer.encode(line), 0] if task == "translation" else None
+    ids = [0, *a[:same]]
+    logs = np.sort(log_probabilities(run, ids[-(run.model.context or len(ids)) :], source)[-1])
+    return float(logs[-1] - logs[-2])
+
+
+def compare(system: str, tokenizer: str, compute: Any) -> list[dict[str, Any]]:
+    task = TASKS.get(system, "language model")
+    held_out = pairs_of(1, TOKENS)
+    lines, targets = [source for source, _ in held_out], [target for _, target in held_out]
+    found = []
+    with tempfile.TemporaryDirectory() as scratch:
+        run = trained(system, tokenizer, Path(scratch))
+        rows, asked = rows_of(run, task, lines, targets), questions(task, lines[:INPUTS])
+        ours = np.concatenate([log_probabilities(run, row["ids"], row["source"]) for row in rows])
+        greedy = [answer(run, line) for line in lines[:INPUTS]]
+        beams = [run.translate(line) for line in lines[:INPUTS]] if task == "translation" else []
+        graphs = page_graphs.graphs
+        if system != "ngram":
+            kept = list(graphs(run.model))  # they do not depend on the format
+            page_graphs.graphs = lambda model: iter(kept)
+        try:
+            for weights in FORMATS:
+                page = Path(scratch) / f"{weights}.html"
+                export(run.folder, "page", page, options={"weights": weights, "scores": "no"})
+                logs, answers = compute(page, rows, asked, Path(scratch) / "logs")
+                theirs, written = logs.reshape(ours.shape), [text_of(task, one) for one in answers]
+                pairs = [
+                    [(line, a, b) for line, a, b in zip(lines, expected, part) if a != b]
+                    for expected, part in ((greedy, written[:INPUTS]), (beams, written[INPUTS:]))
+                ]
+                ends = np.cumsum([0, *(len(row["ids"]) for row in rows)])
+                change = (
+                    [
+                        (ours - theirs)[np.arange(start, end - 1), row["ids"][1:]]
+                        for row, (start, end) in zip(rows, pairwise(ends))
+                    ]
+                    if task != "classification"
+                    else []
+                )
+                found.append(
+                    {
+                        "system": system,
+                        "tokenizer": run.tokenizer.kind if task != "classification" else run.source_tokenizer.kind,
+                        "weights": weights,
+                        "tokens": len(ours),
+                        "largest": float(np.abs(ours - theirs)[ours > -1e4].max()),
+                        "loss": float(np.concatenate(change).mean()) if change else None,
+                        "greedy": len(pairs[0]),
+                        "beam": len(pairs[1]) if beams else None,
+                        "lead": max((lead(run, task, *one) for one in pairs[0]), default=None),
+                        "bytes": page.stat().st_size,
+                    }
+                )
+        finally:
+            page_graphs.graphs = graphs
+    return found
+
+
+def holds(row: dict[str, Any]) -> bool:
+    error = row["largest"] if row["weights"] != "int8" or row["loss"] is None else abs(row["loss"])
+    return bool(error <= BOUNDS[row["weights"]])
+
+
+def table(lines: list[str]) -> str:
+    """One row for each system: the worst of its tokenizers in each format."""
+    kept: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        one = json.loads(line)
+        kept[one["system"]][one["weights"]].append(one)
+    out = [
+        "| system | tokenizers | fp32: largest | fp16: largest | int8: largest | int8: Δ loss | greedy | beam |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for system, formats in kept.items():
+        worst = [f"{max(one['largest'] for one in formats[form]):.1e}" for form in FORMATS]
+        losses = [abs(one["loss"]) for one in formats["int8"] if one["loss"] is not None]
+        counts = {
+            name: ", ".join(str(sum(one[name] for one in formats[form])) for form in FORMATS)
+            for name in ("greedy", "beam")
+            if formats["fp32"][0][name] is not None
         }
+        cells = [
+            system,
+            " ".join(one["tokenizer"] for one in formats["fp32"]),
+            *worst,
+            f"{max(losses):.1e}" if losses else "–",
+            counts["greedy"],
+            counts.get("beam", "–"),
+        ]
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--tokens", type=int, default=1000)
-    parser.add_argument("--inputs", type=int, default=100)
+    parser.add_argument("systems", nargs="*", default=[*TASKS, OWN], metavar="SYSTEM")
+    parser.add_argument("--tokenizers", nargs="+", default=TOKENIZERS, choices=TOKENIZERS)
+    parser.add_argument("--chromium", action="store_true", help="compute in the page itself")
+    parser.add_argument("--table", type=Path, help="a file of lines that were printed before")
     given = parser.parse_args()
-    for folder in given.runs:
-        opened = regard.load(folder, device="cpu")
-        for form in FORMATS:
-            print(json.dumps(row(opened, form, given.tokens, given.inputs)), flush=True)
+    if given.table:
+        print(table(given.table.read_text().splitlines()))
+        sys.exit()
+    failed = 0
+    for cut in given.tokenizers:
+        for name in given.systems:
+            for row in compare(name, cut, in_chromium if given.chromium else in_node):
+                failed += not holds(row)
+                print(json.dumps(row), flush=True)
+    sys.exit(f"{failed} rows are beyond their bound" if failed else 0)

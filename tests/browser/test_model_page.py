@@ -8,6 +8,8 @@ import pytest
 
 from regard.cli import main
 from regard.exchange.formats import export
+from regard.exchange.page_file import STYLES
+from regard.report.offline_page import STATIC
 
 AXE = Path(sys.prefix) / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 MARKUP = "</script><img src=x onerror=alert(1)>"
@@ -74,6 +76,38 @@ def test_a_translator_shows_alignment_heads_and_search(page, pages):
     }.items():
         page.get_by_role("button", name=name, exact=True).click()
         page.wait_for_selector(drawn)
+
+
+RULES = """(sheets) => {
+  const text = (rule) => rule.selectorText ?? ([...(rule.cssRules ?? [])].map(text).join());
+  const cut = (list) => list.split("").reduce(([depth, ...all], sign) => {
+    const inside = depth + (sign === "(") - (sign === ")");
+    return sign === "," && !inside ? [0, "", ...all] : [inside, all[0] + sign, ...all.slice(1)];
+  }, [0, ""]).slice(1).map((one) => one.trim()).filter(Boolean);
+  const kept = new Set(cut(text(document.styleSheets[0]))), lost = [];
+  for (const words of sheets) {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(words);
+    const all = [...sheet.cssRules].flatMap((rule) => [rule, ...(rule.selectorText ? [] : rule.cssRules ?? [])]);
+    for (const one of all.flatMap((rule) => cut(rule.selectorText ?? ""))) {
+      const of = one.replace(/:not\\(:[\\w-]+\\)|::?(before|after|hover|focus|focus-visible|disabled|empty)/g, "");
+      if (of && document.querySelector(of) && !kept.has(one)) lost.push(one);
+    }
+  }
+  return lost;
+}"""
+
+
+@pytest.mark.parametrize("name", ["ngram", "transformer"])
+def test_every_rule_of_the_lab_that_an_element_needs_is_on_the_page(page, pages, name):
+    opened(page, pages(name))
+    page.wait_for_selector(".reading .choice-row")
+    sheets = [(STATIC / f"{one}.css").read_text(encoding="utf-8") for one in STYLES]
+    buttons = page.locator(".inside .segments button")
+    for place in range(max(1, buttons.count())):
+        if buttons.count():
+            buttons.nth(place).click()
+        assert page.evaluate(RULES, sheets) == []
 
 
 def test_it_requests_nothing_and_its_policy_allows_nothing(page, pages):

@@ -22,8 +22,8 @@ WORDS = {"number ∞": float("inf"), "number -∞": float("-inf"), "number ?": f
 def javascript(module: str, body: str, given):
     """What `body` returns: a function's body, in which `given` and the module's exports are in reach."""
     script = script_of(module)
-    names = re.findall(r"\w+", script.rpartition("return {")[2].partition("}")[0])
-    scope = re.findall(r"^const (module_\w+) =", script, re.M)[-1]
+    names = re.findall(r"\w+", script.rpartition("return{")[2].partition("}")[0])
+    scope = re.findall(r"^const (module_\w+)=", script, re.M)[-1]
     whole = (
         f"(async () => {{ {script}\n{READ}\n{WRITE}\nconst {{ {', '.join(names)} }} = {scope};\n"
         f"const given = JSON.parse({json.dumps(json.dumps(given))}, back);\n"

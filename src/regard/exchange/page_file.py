@@ -24,9 +24,10 @@ from regard.exchange.chromium import Chromium
 from regard.exchange.page_weights import FORMATS, PageWeights
 from regard.exchange.parity import Parity, texts, token_rows
 from regard.insight.words import GATES, attention_name, part_name
-from regard.report.offline_page import offline_page, script_of
+from regard.report.offline_page import SPOKEN, STATIC, offline_page, script_of
 from regard.report.progress import say
 from regard.report.table import significant
+from regard.report.tight import tight_style, used_rules
 from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
@@ -41,6 +42,11 @@ from regard.systems.own.code import is_own
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 LARGEST = 200_000_000  # bytes of a page; browsers keep the text and the numbers several times
+PROGRAM, STYLES = "page/page", ("style", "reading", "page/page")
+FRAME = (
+    '<main class="offline page" id="main"></main>\n<div id="notices" role="status"></div>\n'
+    "<noscript>This model runs in JavaScript, which is turned off here.</noscript>\n"
+)
 ROWS = {"cross": ("written", "source"), "encoder": ("source", "source")}
 
 
@@ -175,16 +181,14 @@ def _page(run: AnyRun, made: dict[str, Any], block: PageWeights, form: str, lice
     facts = read_facts(run.folder)
     shown = {"title": _title(run), **_told(run, facts, form, license, scored), "examples": _examples(run)}
     body = (
-        '<main class="offline page" id="main"></main>\n<div id="notices" role="status"></div>\n'
-        "<noscript>This model runs in JavaScript, which is turned off here.</noscript>\n"
-        f'<script type="application/json" id="shown">{_json(shown)}</script>\n'
+        f'{FRAME}<script type="application/json" id="shown">{_json(shown)}</script>\n'
         f'<script type="application/json" id="model">{_json(made)}</script>\n'
         f'<script type="text/plain" id="worker">{script_of("page/worker")}</script>\n'
         f'<script type="text/plain" id="weights">{block.packed()}</script>'
     )
-    return offline_page(
-        shown["title"], body, styles=("style", "reading", "page/page"), entry="page/page", sources="; worker-src blob:"
-    )
+    files = ((STATIC / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
+    style = used_rules(tight_style("".join(files)), script_of(PROGRAM), FRAME + SPOKEN)
+    return offline_page(shown["title"], body, styles=(), style=style, entry=PROGRAM, sources="; worker-src blob:")
 
 
 def _json(value: Any) -> str:

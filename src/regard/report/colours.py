@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import b64encode
 from functools import cache
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A800")
@@ -109,11 +110,14 @@ def lab_variables() -> str:
 def lab_module() -> str:
     """The same as a module for a canvas: the lines, and four scales of 255 shades as [red, green, blue, …]."""
     scales = {
-        f"{'diverging' if two else 'sequential'}{'Dark' if dark else 'Light'}": [
-            part for colour in shades(two, dark) for part in colour
-        ]
+        f"{'diverging' if two else 'sequential'}{'Dark' if dark else 'Light'}": b64encode(
+            bytes(part for colour in shades(two, dark) for part in colour)
+        ).decode()
         for two in (False, True)
         for dark in (False, True)
     }
-    body = "".join(f"export const {name} = new Uint8Array({json.dumps(values)});\n" for name, values in scales.items())
-    return f"export const lines = {json.dumps(OKABE_ITO)};\n{body}"
+    body = "".join(f'export const {name} = bytes("{letters}");\n' for name, letters in scales.items())
+    return (
+        f"export const lines = {json.dumps(OKABE_ITO)};\n"
+        f"const bytes = (letters) => Uint8Array.from(atob(letters), (sign) => sign.charCodeAt(0));\n{body}"
+    )

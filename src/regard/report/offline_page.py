@@ -12,6 +12,7 @@ from pathlib import Path
 
 from regard.report.bundle_modules import bundle_modules
 from regard.report.colours import lab_module, lab_variables
+from regard.report.tight import tight_script
 
 STATIC = Path(__file__).parent.parent / "web" / "lab" / "static"
 SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # for screen readers
@@ -44,13 +45,7 @@ def script_of(entry: str) -> str:
     def read(name: str) -> str:
         return lab_module() if name == "colours" else (STATIC / f"{name}.js").read_text(encoding="utf-8")
 
-    return _tight(bundle_modules(entry, read))
-
-
-def _tight(program: str) -> str:
-    """The program without lines that are comments, and without indentation: for a file that is mailed around."""
-    lines = (line.strip() for line in program.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
+    return tight_script(bundle_modules(entry, read))
 
 
 def _hash(text: str) -> str:

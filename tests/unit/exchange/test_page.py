@@ -15,6 +15,7 @@ from regard.base.errors import RegardError
 from regard.exchange import page_file
 from regard.exchange.formats import export
 from regard.exchange.page_weights import FORMATS
+from regard.report.offline_page import script_of
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
 
@@ -216,8 +217,20 @@ def test_a_model_that_is_too_large_for_a_page_is_refused_with_its_size(runs, tmp
     assert not (tmp_path / "model.html").exists()
 
 
+def test_a_page_holds_no_module_of_the_lab_but_its_views_of_a_text():
+    names = {
+        name
+        for entry in ("page", "worker")
+        for name in re.findall(r"^const module_(\w+)=", script_of(f"page/{entry}"), re.M)
+    }
+    assert {name for name in names if not name.startswith("page_")} == {
+        "address", "arrays", "colours", "dom", "heat", "reading", "sampling_sliders", "saving", "search_tree",
+        "sheet", "work",
+    }  # fmt: skip
+
+
 def test_the_code_of_a_page_is_small(pages):
     _, page = pages("dan")
     text = page.read_text()
     weights, model = held(page, "weights"), held(page, "model")
-    assert len(text.encode()) - len(weights) - len(model.encode()) < 190_000
+    assert len(text.encode()) - len(weights) - len(model.encode()) < 145_000

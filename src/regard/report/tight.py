@@ -1,0 +1,134 @@
+"""Scripts and styles with fewer characters, for a page that is one file: the same tokens, without comments and spaces.
+
+A script keeps its lines, so that the rules for missing semicolons see what they saw. A style can also lose the rules
+for classes that a script never gives to an element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+LEXEME = re.compile(
+    r"""(?P<space>[ \t\r]+|//[^\n]*|/\*(?:(?!\*/)[^\n])*\*/)|(?P<line>\n)"""
+    r"""|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[\w$#.]+)|(?P<sign>[^`/])"""
+)
+PATTERN = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/\w*")
+BEFORE_PATTERN = ("return", "typeof", "case", "do", "else", "in", "of", "void", "delete", "throw", "await", "yield")
+
+
+def lexemes(program: str) -> Iterator[tuple[str, str]]:
+    """Kind and text of every piece of a JavaScript program: space, line, string, template, word, pattern or sign."""
+    at, before, braces = 0, "", [0]  # `braces`: how many are open, in each template around this place
+    while at < len(program):
+        kind, text = "", ""
+        if program[at] == "`" or (program[at] == "}" and braces[-1] == 0 and len(braces) > 1):
+            kind, text = "template", _template(program, at)
+            if program[at] == "}":
+                braces.pop()
+            if text.endswith("${"):
+                braces.append(0)
+        elif match := LEXEME.match(program, at):
+            kind, text = str(match.lastgroup), match[0]
+            braces[-1] += (text == "{") - (text == "}")
+        elif match := PATTERN.match(program, at) if _begins_value(before) else None:
+            kind, text = "pattern", match[0]
+        else:
+            kind, text = "sign", program[at]
+        yield kind, text
+        at += len(text)
+        if kind not in ("space", "line"):
+            before = text
+
+
+def _begins_value(before: str) -> bool:
+    """True where a slash after `before` begins a regular expression and does not divide."""
+    return before in BEFORE_PATTERN or not before or not (before[-1].isalnum() or before[-1] in "_$)]}\"'`")
+
+
+def _template(program: str, start: int) -> str:
+    """The text of a template from ` or } up to the next ${ or the end."""
+    match = re.compile(r"[`}](?:\\.|\$(?!\{)|[^`\\$])*(?:`|\$\{)", re.DOTALL).match(program, start)
+    if match is None:
+        raise ValueError(f"a template does not end: {program[start : start + 60]!r}")
+    return match[0]
+
+
+def tight_script(program: str) -> str:
+    """The same lexemes, without comments, indentation, empty lines, and spaces that separate nothing."""
+    out: list[str] = ["\n"]
+    gap = False
+    for kind, text in lexemes(program):
+        if kind == "space":
+            gap = True
+            continue
+        last = out[-1][-1]
+        if kind == "line":
+            if last != "\n":
+                out.append("\n")
+        else:
+            if gap and last != "\n" and _separates(last, text[0]):
+                out.append(" ")
+            out.append(text)
+        gap = False
+    return "".join(out).strip("\n")
+
+
+def _separates(left: str, right: str) -> bool:
+    """True where two lexemes could become others without the space between them."""
+    if "/" in (left, right) or left + right == "<!":
+        return True
+    signs = [one in "+-" for one in (left, right)]
+    return all(signs) or not (any(signs) or any(not (one.isalnum() or one in "_$#.") for one in (left, right)))
+
+
+def tight_style(style: str) -> str:
+    """Without comments, and without spaces around braces, semicolons and commas; strings stay as they are."""
+    pieces = re.split(r"""("[^"\n]*"|'[^'\n]*')""", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL))
+    for at in range(0, len(pieces), 2):
+        pieces[at] = re.sub(r"\s*([{},;])\s*", r"\1", re.sub(r"\s+", " ", pieces[at]))
+        pieces[at] = re.sub(r"(^|[{;])([\w-]+): ", r"\1\2:", pieces[at]).replace(";}", "}")
+    return "".join(pieces).strip()
+
+
+def used_rules(style: str, program: str, html: str) -> str:
+    """The rules of a tight style whose classes are in `html`, or in a string or the name of a property in `program`."""
+    pieces = [(kind, text) for kind, text in lexemes(program) if kind not in ("space", "line")]
+    names = {name for names in re.findall(r'class="([^"]*)"', html) for name in names.split()}
+    for (kind, text), (_, after) in zip(pieces, [*pieces[1:], ("sign", "")]):
+        if kind in ("string", "template") or (kind == "word" and after == ":"):
+            names.update(re.findall(r"[\w-]+", text))
+    return _used(style, names)
+
+
+def _used(style: str, names: set[str]) -> str:
+    kept, at = [], 0
+    while at < len(style):
+        start = style.index("{", at)
+        end, depth = start + 1, 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(style[end], 0)
+            end += 1
+        head, body = style[at:start], style[start + 1 : end - 1]
+        if head.startswith("@media"):
+            body = _used(body, names)
+        elif not head.startswith("@"):
+            head = ",".join(one for one in _selectors(head) if _reachable(one, names))
+        if head and body:
+            kept.append(f"{head}{{{body}}}")
+        at = end
+    return "".join(kept)
+
+
+def _selectors(head: str) -> list[str]:
+    """The selectors of a rule: commas within parentheses do not separate them."""
+    found = [""]
+    for piece in head.split(","):
+        whole = f"{found[-1]},{piece}" if found[-1].count("(") > found[-1].count(")") else ""
+        found = [*found[:-1], whole] if whole else [*found, piece]
+    return found[1:]
+
+
+def _reachable(selector: str, names: set[str]) -> bool:
+    needed = re.findall(r"\.([A-Za-z][\w-]*)", re.sub(r":not\([^)]*\)", "", selector))
+    return all(name in names for name in needed)
