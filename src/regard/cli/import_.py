@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.cli.completion import choices
 from regard.cli.options import ARGUMENTS, OutputFolder
 
 
@@ -15,11 +16,15 @@ def import_run(
     *,
     run: OutputFolder = None,
     tokenizer: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    precision: Annotated[str, Parameter(completer=choices("fp32", "bf16"))] = "fp32",
 ) -> None:
-    """Import a model as a run: an archive, a Hugging Face folder (GPT-2, Llama, Marian, Pegasus), or an .arpa file.
+    """Import a model as a run: an archive, a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Marian, Pegasus), a
+    GGUF file (Llama, Qwen2, GPT-2), llama2.c's .bin file, or an .arpa file.
 
         regard import model.zip --run runs/from-a-colleague
         regard import gpt2/ --run runs/gpt2
+        regard import SmolLM2-135M-Instruct.Q4_1.gguf --run runs/smollm2
+        regard import stories260K.bin --tokenizer tok512.bin
         regard import news.arpa
 
     Parameters
@@ -29,8 +34,11 @@ def import_run(
     run
         output folder [default: runs/ and the file's name]
     tokenizer
-        tokenizer.json of a run, for a model without one [default for .arpa: words separated by spaces]
+        for a model without a tokenizer: tokenizer.json of a run, a SentencePiece .model, or llama2.c's tok.bin
+        [default for .arpa: words separated by spaces]
+    precision
+        fp32, or bf16: keep and compute the weights in 16 bits
     """
     from regard.exchange.formats import import_file
 
-    print(import_file(file, run, tokenizer))
+    print(import_file(file, run, tokenizer, precision))

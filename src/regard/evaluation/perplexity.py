@@ -99,46 +99,54 @@ class Likelihood:
 
 
 def likelihood(
-    model: Model, ids: np.ndarray, method: Method, *, eos: int, rows: int | None = None
+    model: Model, ids: np.ndarray, method: Method, *, eos: int, begin: int | None = None, rows: int | None = None
 ) -> Iterator[Likelihood]:
     """The likelihood of a token array so far, after each batch; the last one is the whole text's."""
     so_far = Likelihood(0.0, 0)
-    for losses in token_losses(model, ids, method, eos=eos, rows=rows):
+    for losses in token_losses(model, ids, method, eos=eos, begin=begin, rows=rows):
         so_far = so_far.plus(losses)
         yield so_far
 
 
 @torch.no_grad()
 def token_losses(
-    model: Model, ids: np.ndarray, method: Method, *, eos: int, rows: int | None = None
+    model: Model, ids: np.ndarray, method: Method, *, eos: int, begin: int | None = None, rows: int | None = None
 ) -> Iterator[np.ndarray]:
-    """−log P of every token in the text's order, batch after batch, in nats."""
+    """−log P of every token in the text's order, batch after batch, in nats.
+
+    The boundary between two lines is predicted as `eos` and read as `begin`; None = `eos`.
+    """
     model.eval()
     if rows is None:
         rows = rows_at_once(model, max(method.length + method.overlap, 1))
     check_range("--rows", rows, 1)
-    batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
+    edges = (eos, begin)
+    batches = _streamed(model, ids, *edges) if method.stream else _segmented(model, ids, method, rows, *edges)
     for losses in batches:
         yield losses.double().cpu().numpy()
 
 
-def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: int) -> Iterator[Tensor]:
+def _segmented(
+    model: Model, ids: np.ndarray, method: Method, rows: int, eos: int, begin: int | None
+) -> Iterator[Tensor]:
     device = model.device
     for tokens, targets, counted, lengths in segment_batches(
-        ids, method.length + method.overlap, method.overlap, rows, eos
+        ids, method.length + method.overlap, method.overlap, rows, eos, begin
     ):
         reads = None if lengths is None else torch.from_numpy(lengths).to(device)
         nll, _ = model.loss(torch.from_numpy(tokens).to(device), torch.from_numpy(targets).to(device), None, reads)
         yield nll[torch.from_numpy(counted).to(device)]
 
 
-def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[Tensor]:
+def _streamed(model: Model, ids: np.ndarray, eos: int, begin: int | None) -> Iterator[Tensor]:
     device, state = model.device, None
     chunk = LOOKED_UP if next(model.parameters(), None) is None else STREAM_CHUNK
     for start in range(0, len(ids), chunk):
         targets = np.asarray(ids[start : start + chunk], dtype=np.int64)
         before = eos if start == 0 else int(ids[start - 1])
         tokens = np.concatenate([[before], targets[:-1]])
+        if begin is not None:
+            tokens[tokens == eos] = begin
         nll, state = model.loss(
             torch.from_numpy(tokens)[None].to(device), torch.from_numpy(targets)[None].to(device), state
         )

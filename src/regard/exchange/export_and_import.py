@@ -41,17 +41,25 @@ def export(
 
 
 @checked
-def import_model(file: str | Path, *, run: str | Path | None = None, tokenizer: str | Path | None = None) -> AnyRun:
+def import_model(
+    file: str | Path,
+    *,
+    run: str | Path | None = None,
+    tokenizer: str | Path | None = None,
+    precision: str = "fp32",
+) -> AnyRun:
     """Make a run from another program's model, and open it.
 
     Example:
         run = regard.import_model("gpt2", run="runs/gpt2")
 
     Args:
-        file: An archive of a run, a Hugging Face folder (GPT-2, Llama, Marian, Pegasus), or an .arpa file.
+        file: An archive of a run, a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Marian, Pegasus), a GGUF file
+            (Llama, Qwen2, GPT-2), llama2.c's .bin file, or an .arpa file.
         run: The folder of the new run, which must not exist; without it, the file's name in runs/.
-        tokenizer: The tokenizer.json of a run, for a model without a tokenizer. Without it, the words of an .arpa file
-            are separated by spaces.
+        tokenizer: For a model without a tokenizer: the tokenizer.json of a run, a SentencePiece .model, or llama2.c's
+            tok.bin. Without it, the words of an .arpa file are separated by spaces.
+        precision: "fp32", or "bf16": keep and compute the weights in 16 bits, which halves their memory.
 
     Returns:
         A LanguageRun, a TranslationRun or a ClassificationRun, by the model.
@@ -60,4 +68,4 @@ def import_model(file: str | Path, *, run: str | Path | None = None, tokenizer: 
         RegardError: If Regard cannot read the file, or the run's folder exists.
     """
     folder, given = (None if path is None else Path(path) for path in (run, tokenizer))
-    return load(formats.import_file(Path(file), folder, given))
+    return load(formats.import_file(Path(file), folder, given, precision))

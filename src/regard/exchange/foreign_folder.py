@@ -50,6 +50,13 @@ class Config:
             self.wrong(f"{name} must be a whole number, and is {value!r:.40}")
         return value
 
+    def positive(self, name: str, default: float | None = None) -> float:
+        value = self.values.get(name)
+        value = default if value is None else value
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e12:
+            self.wrong(f"{name} must be a positive number, and is {value!r:.40}")
+        return float(value)
+
     def rate(self, name: str, default: float = 0.0) -> float:
         value = self.values.get(name, default)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:

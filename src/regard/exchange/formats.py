@@ -146,20 +146,31 @@ def _module(form: Format, to: str) -> Any:
         raise RegardError(f"--to {to} needs the package {missing.name}: pip install {form.package}.") from None
 
 
-READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json"}  # by a file's first bytes; any other file is read as ARPA
+# by a file's first bytes; llama2.c's has none, so its name decides; any other file is read as ARPA
+READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json", b"GGUF": "gguf_reading"}
+PRECISE = ("huggingface", "gguf_reading", "llama2c_file")  # have --precision
 
 
-def import_file(file: Path, run: Path | None = None, tokenizer_file: Path | None = None) -> Path:
+def import_file(
+    file: Path, run: Path | None = None, tokenizer_file: Path | None = None, precision: str = "fp32"
+) -> Path:
     """Make a run of another program's model; the first bytes decide its format."""
+    check_choice("--precision", precision, ("fp32", "bf16"))
     if file.is_dir():
         module = "huggingface"
     else:
         with reading(file) as stream:
             begin = stream.read(4)
-        if begin == b"GGUF":
-            raise RegardError(
-                f"{file} is a GGUF file, which Regard writes but does not read: import the folder it was made from."
-            )
-        module = next((name for mark, name in READERS.items() if begin.startswith(mark)), "arpa_runs")
-    made: Path = import_module(f"regard.exchange.{module}").read(file, run or Path("runs") / file.stem, tokenizer_file)
+        by_name = "llama2c_file" if file.suffix == ".bin" else "arpa_runs"
+        module = next((name for mark, name in READERS.items() if begin.startswith(mark)), by_name)
+    if precision != "fp32" and module not in PRECISE:
+        raise RegardError("--precision is for the weights of Llamas and other networks, which this file does not hold.")
+    try:
+        reader = import_module(f"regard.exchange.{module}").read
+    except ModuleNotFoundError as missing:
+        if missing.name != "gguf":
+            raise
+        raise RegardError(f"{file} needs the package gguf: pip install 'regard[gguf]'.") from None
+    more = {"precision": precision} if module in PRECISE else {}
+    made: Path = reader(file, run or Path("runs") / file.stem, tokenizer_file, **more)
     return made

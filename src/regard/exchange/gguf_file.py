@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
 import torch
+from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_choice
 from regard.exchange import hf_gpt2, hf_llama
+from regard.exchange.foreign_tokenizers import BYTE, CONTROL, CUTS, NORMAL, UNKNOWN, cut_by
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
-from regard.layers.blocks import RMS_EPSILON
 from regard.report.progress import say
 from regard.runs.tasks.language.run import LanguageRun
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -31,7 +31,6 @@ KINDS = {
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
 }
 FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7}  # as llama.cpp numbers them
-NORMAL, CONTROL = 1, 3  # kinds of tokens
 BLOCK = 32  # numbers that share a scale in q8_0
 GPT2 = {
     "wte": "token_embd",
@@ -66,14 +65,17 @@ def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
     settings = run.recipe.model
     if quantization == "q8_0" and settings.width % BLOCK:
         raise RegardError(f"q8_0 needs a width divisible by {BLOCK}, but model.width is {settings.width}: use f16.")
-    if run.tokenizer.kind != "bpe":
+    if run.tokenizer.kind == "imported":
+        check_imported(run.tokenizer)
+    elif run.tokenizer.kind != "bpe":
         raise RegardError(
             f"data.tokenizer {run.tokenizer.kind}: GGUF knows byte pairs; train with --data.tokenizer bpe."
         )
     if run.tokenizer.normalisation != "none":
         say(f"note: GGUF cannot record that text is normalized ({run.tokenizer.normalisation}): normalise it before")
     tensors = _llama(run) if run.recipe.system == "llama" else _gpt2(run)
-    writer = gguf.GGUFWriter(out, "llama" if run.recipe.system == "llama" else "gpt2")
+    qwen = run.recipe.system == "llama" and settings.bias == "qkv"
+    writer = gguf.GGUFWriter(out, "qwen2" if qwen else "llama" if run.recipe.system == "llama" else "gpt2")
     writer.add_name(run.folder.resolve().name)
     writer.add_file_type(FILE_TYPES[quantization])
     writer.add_vocab_size(run.tokenizer.vocabulary)
@@ -84,9 +86,14 @@ def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
     if run.recipe.system == "llama":
         writer.add_feed_forward_length(settings.inner)
         writer.add_head_count_kv(settings.groups)
-        writer.add_layer_norm_rms_eps(RMS_EPSILON)
-        writer.add_rope_dimension_count(settings.width // settings.heads)
-        writer.add_rope_freq_base(hf_llama.THETA)
+        writer.add_layer_norm_rms_eps(settings.epsilon)
+        writer.add_rope_dimension_count(settings.head)
+        writer.add_rope_freq_base(settings.theta)
+        writer.add_key_length(settings.head)
+        writer.add_value_length(settings.head)
+        if settings.stretch == "linear":
+            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(settings.stretch_factor)
     else:
         writer.add_feed_forward_length(settings.feedforward or 4 * settings.width)
         writer.add_layer_norm_eps(1e-5)
@@ -109,6 +116,10 @@ def _gpt2(run: LanguageRun) -> dict[str, Tensor]:
 
 def _llama(run: LanguageRun) -> dict[str, Tensor]:
     settings, tensors = run.recipe.model, hf_llama.tensors_of(run.model)  # type: ignore[arg-type]
+    if settings.stretch == "llama3":
+        raise RegardError("model.stretch llama3: Regard writes GGUF files without it; use --to huggingface.")
+    if settings.bias == "qkv":  # Qwen2's are stored as they are
+        return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         for projection, heads in (("q_proj", settings.heads), ("k_proj", settings.groups)):
             if projection in name:  # [heads, 2, d/2, in] → [heads, d/2, 2, in]: the two that are turned, side by side
@@ -128,7 +139,7 @@ def _named(name: str, blocks: str, names: dict[str, str]) -> str:
 
 def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: Tensor, quantization: str) -> None:
     """Norms, biases and positions stay in fp32, as llama.cpp expects them."""
-    numbers = tensor.detach().contiguous().numpy().astype(np.float32)
+    numbers = tensor.detach().float().contiguous().numpy()
     small = numbers.ndim < 2 or name == "position_embd.weight" or numbers.shape[-1] % BLOCK
     if quantization == "f32" or (small and quantization == "q8_0") or numbers.ndim < 2:
         writer.add_tensor(name, numbers)
@@ -138,6 +149,8 @@ def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: Tensor, quantization
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
+    if tokenizer.kind == "imported":
+        return _add_imported(writer, tokenizer)
     model = json.loads(tokenizer.json)["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
     writer.add_tokenizer_model("gpt2")
@@ -146,6 +159,50 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_token_types([CONTROL if number == tokenizer.eos else NORMAL for number in range(len(tokens))])
     writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in model["merges"]])
     writer.add_bos_token_id(tokenizer.eos)  # one boundary: it begins a line and ends it
+    writer.add_eos_token_id(tokenizer.eos)
+    writer.add_pad_token_id(tokenizer.eos)
+    writer.add_add_bos_token(True)
+
+
+def check_imported(tokenizer: Tokenizer) -> None:
+    """Refuses an imported tokenizer that GGUF has no name for."""
+    if _cut_name(tokenizer) is None:
+        raise RegardError("This tokenizer cuts text by rules that Regard cannot name in GGUF; use --to huggingface.")
+
+
+def _cut_name(tokenizer: Tokenizer) -> str | None:
+    """GGUF's name for how a byte-level tokenizer cuts text; "" for SentencePiece's kind with scores."""
+    there = json.loads(tokenizer.json)
+    if there["model"]["type"] == "BPE" and there["model"].get("byte_fallback"):
+        return ""
+    made = repr(Engine.from_str(tokenizer.json).pre_tokenizer).replace("trim_offsets=False", "trim_offsets=True")
+    return next((name for name in CUTS if repr(cut_by(name)) == made), None)
+
+
+def _add_imported(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
+    there, name = json.loads(tokenizer.json), _cut_name(tokenizer)
+    engine = Engine.from_str(tokenizer.json)
+    tokens = [engine.id_to_token(number) or "" for number in range(tokenizer.vocabulary)]
+    special = {one["id"] for one in there["added_tokens"] if one["special"]}
+    kinds = [CONTROL if number in special else NORMAL for number in range(len(tokens))]
+    merges = [" ".join(pair) if isinstance(pair, list) else pair for pair in there["model"]["merges"]]
+    if name == "":  # a piece's score is the rank of the first merge that makes it, and characters come after all
+        kinds = [BYTE if one.startswith("<0x") and kind == NORMAL else kind for one, kind in zip(tokens, kinds)]
+        if tokenizer.unk is not None:
+            kinds[tokenizer.unk] = UNKNOWN
+        ranks: dict[str, int] = {}
+        for rank, merge in enumerate(merges):
+            ranks.setdefault(merge.replace(" ", ""), rank)
+        writer.add_tokenizer_model("llama")
+        writer.add_token_scores([-float(ranks.get(token, len(merges))) for token in tokens])
+        writer.add_add_space_prefix("Prepend" in json.dumps(there["normalizer"]))
+    else:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(name or "default")
+        writer.add_token_merges(merges)
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(tokenizer.begin)
     writer.add_eos_token_id(tokenizer.eos)
     writer.add_pad_token_id(tokenizer.eos)
     writer.add_add_bos_token(True)
@@ -168,7 +225,7 @@ def check(run: LanguageRun, out: Path, **_: str) -> Parity:
     )  # by default fp16, with flash attention
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(params)
-    prompts = [[run.tokenizer.eos, *row][: run.recipe.model.context - 2] for row in token_rows(run)]
+    prompts = [[run.tokenizer.begin, *row][: run.recipe.model.context - 2] for row in token_rows(run)]
     difference = max(_difference(run, server, prompt) for prompt in prompts)
     same = []
     for line in filter(str.strip, texts(run)):

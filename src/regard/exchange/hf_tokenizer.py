@@ -3,8 +3,8 @@
 Ours is already a tokenizer.json of the `tokenizers` library. Added for theirs: `<eos>` as a special token, which a line
 end in a text becomes too; where it is put (before a line, or after a source); and how tokens are joined to text.
 
-Of theirs, those that split text as ours do can be read: byte-level BPE as in GPT-2, and tokenizers that Regard wrote.
-The boundary gets id 0, and the other tokens follow in their order.
+Of theirs, tokenizers that Regard wrote, and GPT-2's byte-level BPE, become Regard's own: the boundary gets id 0, and
+the other tokens follow in their order. Any other of a language model is used as it is (text/tokenizers/imported.py).
 """
 
 from __future__ import annotations
@@ -19,16 +19,24 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
+from regard.base.reading import read_whole
 from regard.exchange.foreign_folder import Config, read_json
+from regard.exchange.foreign_tokenizers import sentencepiece_model
+from regard.exchange.imported_run import MAX_TEMPLATE, checked_template
+from regard.runs.store.folder import CHAT_TEMPLATE
 from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.imported import import_engine
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 CLOSING, OPENING = ".,;:!?…)]}”", "([{“"  # as in Tokenizer.decode
+TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 LEVELS = {True: "bpe", False: "byte"}
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict[str, str]:
     """tokenizer.json and tokenizer_config.json. `source`: the boundary ends the input; else it begins it."""
+    if tokenizer.kind == "imported":
+        return _imported_files(tokenizer, longest)
     engine = Engine.from_str(tokenizer.json)
     ends = normalizers.Replace("\n", EOS)
     engine.normalizer = ends if engine.normalizer is None else normalizers.Sequence([engine.normalizer, ends])
@@ -62,6 +70,21 @@ def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict
     }
 
 
+def _imported_files(tokenizer: Tokenizer, longest: int) -> dict[str, str]:
+    """As it came, with `begin` before a text."""
+    engine = Engine.from_str(tokenizer.json)
+    first, last = (engine.id_to_token(number) for number in (tokenizer.begin, tokenizer.eos))
+    engine.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A", pair=f"{first} $A {first}:1 $B:1", special_tokens=[(first, tokenizer.begin)]
+    )
+    named = {"bos_token": first, "eos_token": last, "pad_token": last, "model_max_length": longest}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **named}
+    return {
+        "tokenizer.json": engine.to_str(pretty=True) + "\n",
+        "tokenizer_config.json": json.dumps(config, indent=2, ensure_ascii=False) + "\n",
+    }
+
+
 def _joined_words(pretokenised: bool) -> decoders.Decoder:
     """Words with one space between them, and none before closing or after opening punctuation."""
     steps = [decoders.Replace(Regex("^"), " "), decoders.Fuse()]
@@ -75,16 +98,81 @@ def _joined_words(pretokenised: bool) -> decoders.Decoder:
 # -- the other way ---------------------------------------------------------------------------------------------------
 
 
+def tokenizer_of(folder: Path, config: Config, given: Path | None, vocabulary: int) -> tuple[Tokenizer, list[int]]:
+    """The tokenizer for a folder, and for each of our ids theirs.
+
+    One that Regard wrote, or could have, becomes what it was. Any other language model's is used as it is.
+    """
+    first, last = config.values.get("bos_token_id"), _end_of(folder, config)
+    if given is not None and given.suffix == ".json":
+        tokenizer = Tokenizer.load(given)
+        if last != tokenizer.eos:
+            config.wrong(f"eos_token_id is {last!r:.20}, and {tokenizer.eos} in {given}: this is another tokenizer")
+        return tokenizer, list(range(tokenizer.vocabulary))
+    path = given or next((folder / name for name in TOKENIZERS if (folder / name).exists()), folder / TOKENIZERS[0])
+    translates = config.values.get("is_encoder_decoder") is True
+    if path.suffix == ".json":
+        if first in (None, last) or translates:
+            try:
+                tokenizer, order = read_tokenizer(folder, config)
+                if len(order) == vocabulary:
+                    return tokenizer, order
+            except RegardError:
+                if translates or not path.exists() or not isinstance(last, int):
+                    raise
+        engine = _engine_in(path)
+    else:
+        engine, *_ = sentencepiece_model(path)
+    ends = last if isinstance(last, int) else -1
+    try:
+        made = import_engine(engine, begin=first if isinstance(first, int) else ends, eos=ends, vocabulary=vocabulary)
+    except RegardError as error:
+        raise RegardError(f"{path} {error}.") from None
+    return made, list(range(vocabulary))
+
+
+def _end_of(folder: Path, config: Config) -> Any:
+    """The token that ends a text; of several, the one that the tokenizer itself names, or the first."""
+    ends = config.values.get("eos_token_id")
+    if not isinstance(ends, list):
+        return ends
+    path = folder / "tokenizer_config.json"
+    named = read_json(path).get("eos_token") if path.exists() else None
+    named = named.get("content") if isinstance(named, dict) else named
+    if isinstance(named, str) and (folder / "tokenizer.json").exists():
+        number = _engine_in(folder / "tokenizer.json").token_to_id(named)
+        if number in ends:
+            return number
+    return ends[0] if ends else None
+
+
+def template_of(folder: Path) -> str:
+    """The folder's chat template: a file of its own, or a field of tokenizer_config.json."""
+    if (folder / CHAT_TEMPLATE).exists():
+        return read_template(folder / CHAT_TEMPLATE)
+    path = folder / "tokenizer_config.json"
+    return checked_template(read_json(path).get("chat_template"), path) if path.exists() else ""
+
+
+def read_template(path: Path) -> str:
+    content = read_whole(path, 4 * MAX_TEMPLATE, foreign=True)
+    return checked_template(content.decode("utf-8", "replace"), path)
+
+
+def _engine_in(path: Path) -> Engine:
+    there = read_json(path)
+    try:
+        return Engine.from_str(json.dumps(there))
+    except Exception:  # the engine raises nothing more precise
+        raise RegardError(f"{path} is damaged or not a tokenizer: copy the folder again.") from None
+
+
 def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
     """The folder's tokenizer as ours, and for each of our ids theirs."""
     path = folder / "tokenizer.json"
     if not path.exists():
         raise RegardError(f"{folder} has no tokenizer.json: provide its tokenizer with --tokenizer.")
-    there = read_json(path)
-    try:
-        engine = Engine.from_str(json.dumps(there))
-    except Exception:  # the engine raises nothing more precise
-        raise RegardError(f"{path} is damaged or not a tokenizer: copy the folder again.") from None
+    there, engine = read_json(path), _engine_in(path)
     model = there.get("model") or {}
     boundary = _boundary(engine, config)
     if model.get("type") == "WordLevel":

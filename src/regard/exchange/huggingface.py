@@ -1,7 +1,7 @@
 """A run as a folder that Hugging Face's `transformers` loads, and such folders as runs.
 
     gpt            GPT2LMHeadModel
-    llama          LlamaForCausalLM
+    llama          LlamaForCausalLM; Qwen2ForCausalLM (model.bias qkv); reads MistralForCausalLM, too
     transformer    MarianMTModel (model.norm post), PegasusForConditionalGeneration (model.norm pre)
 
 config.json, generation_config.json, model.safetensors, the tokenizer and a model card. Writing needs no other package;
@@ -17,27 +17,30 @@ from typing import Any
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import group_digits
 from regard.base.writing import write_text
 from regard.decoding.beam import BEAM
 from regard.decoding.translate import longest_translation
 from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
 from regard.exchange.foreign_folder import Config, ForeignWeights
-from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
+from regard.exchange.hf_tokenizer import read_template, template_of, tokenizer_files, tokenizer_of
+from regard.exchange.imported_run import recipe_of, write_run
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
-from regard.report.progress import say
 from regard.runs.load import AnyRun
-from regard.runs.recipe import compose
-from regard.runs.store.create import write_facts, write_folder
-from regard.runs.store.folder import Tokenizers, build_model, has_source, set_weights
-from regard.runs.store.lock import check_free, new_folder
+from regard.runs.store.folder import CHAT_TEMPLATE
+from regard.runs.store.lock import check_free
 from regard.runs.tasks.task import task_of
-from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.checkpoint import save_tensors, write_safetensors
+from regard.training.checkpoint import write_safetensors
 
 SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
-KINDS = {"gpt2": hf_gpt2, "llama": hf_llama, "marian": hf_seq2seq, "pegasus": hf_seq2seq}  # by config.json's model_type
+KINDS = {  # by config.json's model_type
+    "gpt2": hf_gpt2,
+    "llama": hf_llama,
+    "mistral": hf_llama,
+    "qwen2": hf_llama,
+    "marian": hf_seq2seq,
+    "pegasus": hf_seq2seq,
+}
 WRITTEN = 32  # tokens of a text that is compared
 
 # -- out ---------------------------------------------------------------------------------------------------------------
@@ -56,6 +59,8 @@ def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "ye
     files = tokenizer_files(run.tokenizer, source=task_of(run).has_source, longest=longest)
     for name, content in files.items():
         write_text(out / name, content)
+    if (run.folder / CHAT_TEMPLATE).exists():
+        write_text(out / CHAT_TEMPLATE, read_template(run.folder / CHAT_TEMPLATE))
     write_text(out / "README.md", model_card(run, config["architectures"][0], license=license, scored=scores == "yes"))
 
 
@@ -71,7 +76,8 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
     """Regard's decoding settings, as far as their `generate` has them: suppressed tokens, and a translator's beam."""
     boundary = run.tokenizer.eos
-    common: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), boundary)
+    common: dict[str, Any] = dict.fromkeys(("eos_token_id", "pad_token_id"), boundary)
+    common["bos_token_id"] = run.tokenizer.begin
     if run.forbidden:
         common["suppress_tokens"] = run.forbidden
     if not task_of(run).has_source:
@@ -106,7 +112,7 @@ def check(run: AnyRun, out: Path, **_: str) -> Parity:
 
 
 def _language_difference(run: AnyRun, model: Any) -> float:
-    tokens = torch.tensor([[run.tokenizer.eos, *row][: run.model.context] for row in token_rows(run)])
+    tokens = torch.tensor([[run.tokenizer.begin, *row][: run.model.context] for row in token_rows(run)])
     return float((model(tokens).logits - run.model(tokens)[0]).abs().max())
 
 
@@ -150,7 +156,7 @@ def _greedy_texts(run: Any, model: Any, tokenizer: Any) -> list[bool]:
 BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.weight")  # a row for each token
 
 
-def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
+def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precision: str = "fp32") -> Path:
     """Make a run of a folder that `transformers` wrote."""
     check_free(run)
     if not (folder / "config.json").exists():
@@ -163,40 +169,15 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.")
     module: Any = KINDS[kind]
     settings, vocabulary = module.settings_in(config), config.number("vocab_size")
-    tokenizer, order = _tokenizer(folder, config, tokenizer_file)
+    tokenizer, order = tokenizer_of(folder, config, tokenizer_file, vocabulary)
     if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
         raise RegardError(
             f"{folder}: the tokenizer has {len(order)} tokens but the model has {vocabulary}; they must match."
         )
-    data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
-    training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
-    recipe = compose(module.SYSTEM, "", {"data": data, "model": settings, "training": training})
+    recipe = recipe_of(module.SYSTEM, settings, tokenizer)
     state = module.state_in(config, ForeignWeights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
     for name in BY_TOKEN:
         if name in state:
             state[name] = state[name][torch.tensor(order)]
-    tokenizers = Tokenizers(tokenizer, tokenizer if has_source(recipe) else None)
-    model = build_model(recipe, tokenizers, drawn=False)
-    set_weights(model, state, folder)
-    with new_folder(recipe, run) as made:
-        write_folder(made, recipe, tokenizers)
-        save_tensors(made / "model.safetensors", model.state_dict())
-        write_facts(made, recipe, model, {"name": folder.resolve().name})
-    say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters of a {kind} model")
-    return made
-
-
-def _tokenizer(folder: Path, config: Config, given: Path | None) -> tuple[Tokenizer, list[int]]:
-    """Ours, and for each of its ids theirs."""
-    first, last = config.values.get("bos_token_id"), config.values.get("eos_token_id")
-    if first not in (None, last):
-        config.wrong(
-            f"bos_token_id is {first!r:.20} and eos_token_id is {last!r:.20}: in Regard one boundary begins a text and "
-            "ends it"
-        )
-    if given is None:
-        return read_tokenizer(folder, config)
-    tokenizer = Tokenizer.load(given)
-    if last != tokenizer.eos:
-        config.wrong(f"eos_token_id is {last!r:.20}, and it is {tokenizer.eos} in {given}: this is another tokenizer")
-    return tokenizer, list(range(tokenizer.vocabulary))
+    template, what = template_of(folder), f"a {kind} model"
+    return write_run(run, recipe, tokenizer, state, folder, template=template, precision=precision, what=what)

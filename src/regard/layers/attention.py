@@ -75,6 +75,7 @@ class MultiHeadSelfAttention(nn.Module):
         super().__init__()
         self.width = width
         self.heads = heads
+        self.head_width = width // heads
         self.dropout = dropout
         self.position = position or Position()
         self.project = nn.Linear(width, 3 * width, bias=bias)  # W_q, W_k, W_v of all heads at once
@@ -108,8 +109,7 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
         return self.heads
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
-        width = self.width // self.heads
-        return cache.begin(rows, self.key_heads, width, capacity=capacity, device=device, dtype=dtype)
+        return cache.begin(rows, self.key_heads, self.head_width, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         *asked, new = self.qkv_and_mask(x, state, span)
@@ -135,7 +135,10 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
 
 
 class GroupedQueryAttention(CausalSelfAttention):
-    """Groups of neighboring heads share one head of keys and values."""
+    """Groups of neighboring heads share one head of keys and values. A head may be wider than its share of the width.
+
+    `bias` is that of queries, keys and values, `bias_output` that of W_o; None = as `bias`.
+    """
 
     def __init__(
         self,
@@ -143,14 +146,19 @@ class GroupedQueryAttention(CausalSelfAttention):
         heads: int,
         groups: int,
         *,
+        head_width: int = 0,
         bias: bool = True,
+        bias_output: bool | None = None,
         dropout: float = 0.0,
         dropout_output: float = 0.0,
         position: Position | None = None,
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout, dropout_output=dropout_output, position=position)
         self.groups = groups
-        self.project = nn.Linear(width, (heads + 2 * groups) * (width // heads), bias=bias)  # W_q, W_k, W_v
+        self.head_width = head_width or width // heads
+        self.project = nn.Linear(width, (heads + 2 * groups) * self.head_width, bias=bias)  # W_q, W_k, W_v
+        if head_width or bias_output not in (None, bias):
+            self.output = nn.Linear(heads * self.head_width, width, bias=bias if bias_output is None else bias_output)
 
     @property
     def key_heads(self) -> int:

@@ -4,7 +4,7 @@ post-norm    x = LN(x + Attention(x));    x = LN(x + FF(x))          Vaswani et 
 pre-norm     x = x + Attention(LN(x));    x = x + FF(LN(x))          GPT-2: Radford et al. 2019
 
 FF(x) = W_2 f(W_1 x + b_1) + b_2,    f = GELU (tanh form; Hendrycks & Gimpel 2016) or ReLU
-gated     W_2 (swish(W_g x) * W_1 x),    swish(u) = u σ(u)                                      SwiGLU: Shazeer 2020
+gated     W_2 (swish(W_g x) * W_1 x),    swish(u) = u σ(u); biases as above, or none             SwiGLU: Shazeer 2020
 
 LN(x) = a (x − mean) / deviation + b;   RMSNorm(x) = a x / √(mean of x² + ε)                    Zhang & Sennrich 2019
 
@@ -30,8 +30,8 @@ ACTIVATIONS = ("gelu", "relu")
 RMS_EPSILON = 1e-5  # Llama's
 
 
-def rms_norm(width: int) -> Any:
-    return nn.RMSNorm(width, eps=RMS_EPSILON)
+def rms_norm(width: int, epsilon: float = RMS_EPSILON) -> Any:
+    return nn.RMSNorm(width, eps=epsilon)
 
 
 class FeedForward(nn.Module):
@@ -59,11 +59,11 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(FeedForward):
-    """SwiGLU: one linear map, through a sigmoid-like curve, decides how much of another passes. No biases."""
+    """SwiGLU: one linear map, through a sigmoid-like curve, decides how much of another passes."""
 
-    def __init__(self, width: int, inner: int, *, dropout: float = 0.0) -> None:
-        super().__init__(width, inner, bias=False, dropout=dropout)
-        self.gate = nn.Linear(width, inner, bias=False)
+    def __init__(self, width: int, inner: int, *, bias: bool = False, dropout: float = 0.0) -> None:
+        super().__init__(width, inner, bias=bias, dropout=dropout)
+        self.gate = nn.Linear(width, inner, bias=bias)
         self.activation = nn.SiLU()  # swish
 
     def forward(self, x: Tensor) -> Tensor:
@@ -133,9 +133,12 @@ class PostNormBlock(Block):
 class RMSNormBlock(PreNormBlock):
     """Pre-norm without means and biases, as in Llama."""
 
-    @staticmethod
-    def norm(width: int, bias: bool) -> Any:
-        return rms_norm(width)
+    def __init__(
+        self, attention: CausalSelfAttention, feedforward: FeedForward, *, epsilon: float = RMS_EPSILON
+    ) -> None:
+        super().__init__(attention, feedforward)
+        self.attention_norm = rms_norm(attention.width, epsilon)
+        self.feedforward_norm = rms_norm(attention.width, epsilon)
 
 
 class EncoderBlock(nn.Module):

@@ -8,14 +8,27 @@
         rotary    queries and keys are turned by ω_k t                                         Su et al. 2021
         alibi     −m_h (t_q − t_k) is added to the scores of head h, m_h = 2^(−8h/H)           Press et al. 2022
 
-with ω_k = 10000^(−k/n), k = 0 … n−1. Angles are computed in fp32 or better, whatever the model's precision.
+with ω_k = θ^(−k/n), k = 0 … n−1, θ = 10000 unless a rotary position is given another. Rotations may be slowed down by s
+for texts longer than a model was first trained on:
+
+    linear    ω_k / s                                                                          Chen et al. 2023
+    llama3    ω_k (m + (1 − m) / s),   m = (C ω_k / 2π − low) / (high − low), between 0 and 1  Grattafiori et al. 2024
+
+where those of more than `high` turns in C positions stay as they are, and those of fewer than `low` are divided. Angles
+are computed in fp32 or better, whatever the model's precision.
 A kind is one class, which overrides the method for where it acts, and an entry in POSITIONS.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
+
+THETA = 10000.0
+STRETCHES = ("none", "linear", "llama3")
 
 
 class Position(nn.Module):
@@ -100,9 +113,38 @@ class Learned(AtInput):
         return self.table(positions.clamp(max=self.table.num_embeddings - 1))
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """How rotations are slowed down; the names are those of the equation above."""
+
+    kind: str = "none"
+    factor: float = 1.0  # s
+    low: float = 1.0
+    high: float = 4.0
+    context: int = 8192  # C
+
+    def __call__(self, frequency: Tensor) -> Tensor:
+        if self.kind == "none":
+            return frequency
+        if self.kind == "linear":
+            return frequency / self.factor
+        turns = self.context * frequency / (2 * math.pi)
+        stays = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return frequency * (stays + (1 - stays) / self.factor)
+
+
+UNSTRETCHED = Stretch()
+
+
 class Rotary(Position):
+    def __init__(
+        self, width: int = 0, context: int | None = None, *, theta: float = THETA, stretch: Stretch = UNSTRETCHED
+    ) -> None:
+        super().__init__(width)
+        self.theta, self.stretch = theta, stretch
+
     def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        return rotate(vectors, positions)
+        return rotate(vectors, positions, self.theta, self.stretch)
 
 
 class ALiBi(Position):
@@ -137,16 +179,18 @@ def in_attention(name: str) -> Position:
     return Position() if name in INPUT_POSITIONS else POSITIONS[name]()
 
 
-def angles(positions: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+def angles(
+    positions: Tensor, count: int, dtype: torch.dtype, theta: float = THETA, stretch: Stretch = UNSTRETCHED
+) -> Tensor:
     """ω_k t for `count` frequencies: [R, T, count], in fp32 or better."""
     exact = torch.promote_types(dtype, torch.float32)
-    frequency = 10000.0 ** (-torch.arange(count, device=positions.device, dtype=exact) / count)
-    return positions[..., None].to(exact) * frequency
+    frequency = theta ** (-torch.arange(count, device=positions.device, dtype=exact) / count)
+    return positions[..., None].to(exact) * stretch(frequency)
 
 
-def rotate(vectors: Tensor, positions: Tensor) -> Tensor:
+def rotate(vectors: Tensor, positions: Tensor, theta: float = THETA, stretch: Stretch = UNSTRETCHED) -> Tensor:
     """Turn the components k and k + d/2 of [R, T, H, d] by the angle ω_k t: qᵀk then depends on t_q − t_k alone."""
-    angle = angles(positions, vectors.size(-1) // 2, vectors.dtype)[:, :, None]  # [R, T, 1, d/2]
+    angle = angles(positions, vectors.size(-1) // 2, vectors.dtype, theta, stretch)[:, :, None]  # [R, T, 1, d/2]
     first, second = vectors.to(angle.dtype).chunk(2, dim=-1)
     cos, sin = angle.cos(), angle.sin()
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1).to(vectors.dtype)

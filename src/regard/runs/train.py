@@ -274,7 +274,7 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
         say(str(note))
     seconds = time.perf_counter() - began
     held_out = data.arrays["valid"].ids[: Training().validation_tokens]  # as much as others are validated on
-    loss = TextValidation(held_out, data.tokenizers.target.eos)(model).loss
+    loss = TextValidation(held_out, data.tokenizers.target.eos, data.tokenizers.target.begin)(model).loss
     with new_folder(recipe, asked) as folder:
         write_folder(folder, recipe, data.tokenizers)
         note = {"tokens": len(ids), "validation_loss": loss}

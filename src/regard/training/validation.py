@@ -37,9 +37,10 @@ class TextValidation:
 
     ids: np.ndarray
     eos: int
+    begin: int | None = None  # what is read where `eos` was predicted; None = the same
 
     def __call__(self, model: Model) -> ValidationResult:
-        *_, whole = likelihood(model, self.ids, Method.in_training(model), eos=self.eos)
+        *_, whole = likelihood(model, self.ids, Method.in_training(model), eos=self.eos, begin=self.begin)
         return ValidationResult(whole.mean)
 
 

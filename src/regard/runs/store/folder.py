@@ -4,6 +4,7 @@ recipe.toml            every setting, resolved
 run.json               version, device, threads, corpus and its checksum
 tokenizer.json         text ↔ tokens (of the target or the labels, where tokenizer.source.json stands beside it)
 model.safetensors      the weights that were best on validation
+chat_template.jinja    of an imported model that has one: how it writes a conversation as text
 ancestors.safetensors  of a fine-tuned run: digests of the lines that the runs it started from were trained on
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -42,6 +44,7 @@ from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.checkpointing import SNAPSHOTS, kept_weights, weights_in
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
+CHAT_TEMPLATE = "chat_template.jinja"
 
 
 def open_recipe(folder: Path) -> Recipe:
@@ -198,6 +201,9 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
 
 
 def set_weights(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
+    """Weights that are stored in bf16, as `regard import --precision bf16` does, are also computed with in bf16."""
+    if weights and all(weight.dtype == torch.bfloat16 for weight in weights.values()):
+        model.to(torch.bfloat16)
     try:
         model.load_state_dict(weights)
     except RuntimeError:

@@ -27,8 +27,9 @@ class Batch:
 class Streams:
     """Contiguous text in R parallel rows, read in successive windows with the state carried along (truncated BPTT)."""
 
-    def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int):
-        self._ids, self._window, self._eos, self._pages = np.asarray(ids), window, eos, _Pages(ids)
+    def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int, begin: int | None = None):
+        self._ids, self._window, self._pages = np.asarray(ids), window, _Pages(ids)
+        self._eos, self._begin = eos, begin
         bounds = len(ids) * np.arange(rows + 1) // rows
         self._starts, self._lengths = bounds[:-1], np.diff(bounds)  # [R]; the lengths differ by one at most
         self.steps_per_epoch: int = -(-int(self._lengths.max()) // window)
@@ -37,15 +38,16 @@ class Streams:
         place = step % self.steps_per_epoch
         lengths = np.clip(self._lengths - place * self._window, 0, self._window)
         self._pages.read(len(lengths))
-        tokens, targets, ragged = _read(self._ids, self._starts + place * self._window, lengths, self._eos)
+        tokens, targets, ragged = _read(self._ids, self._starts + place * self._window, lengths, self._eos, self._begin)
         return Batch(tokens, targets, ragged, fresh=place == 0)
 
 
 class Windows:
     """Non-overlapping windows in random order, with a new random offset in each epoch; each starts a fresh state."""
 
-    def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int, seed: int):
-        self._ids, self._rows, self._window, self._eos, self._seed = np.asarray(ids), rows, window, eos, seed
+    def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int, seed: int, begin: int | None = None):
+        self._ids, self._rows, self._window, self._seed = np.asarray(ids), rows, window, seed
+        self._eos, self._begin = eos, begin
         self._pages = _Pages(ids)
         # The offset may change the number of windows, and so of batches. Only offsets that give the most common number
         # are drawn: all epochs then have the same length, and the epoch follows from the step.
@@ -64,7 +66,7 @@ class Windows:
         self._pages.read(self._rows)
         stops = first + order[place * self._rows : (place + 1) * self._rows].astype(np.int64) * self._window
         starts, stops = np.maximum(stops - self._window, 0), np.minimum(stops, len(self._ids))
-        return Batch(*_read(self._ids, starts, stops - starts, self._eos), fresh=True)
+        return Batch(*_read(self._ids, starts, stops - starts, self._eos, self._begin), fresh=True)
 
     def _cut(self, epoch: int) -> tuple[int, np.ndarray]:
         """The end of the first window, and the order of all windows (uint32, since a text may be very long)."""
@@ -104,15 +106,15 @@ def segments(
 
 
 def segment_batches(
-    ids: np.ndarray, length: int, overlap: int, rows: int, eos: int
+    ids: np.ndarray, length: int, overlap: int, rows: int, eos: int, begin: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]]:
     """The same segments, `rows` at a time: (tokens, targets, counted) [R, T], and lengths [R] or None, as in Batch."""
     starts, firsts, stops = _segment_bounds(len(ids), length, overlap)
     array = np.asarray(ids)
-    for begin in range(0, len(starts), rows):
-        chosen = slice(begin, begin + rows)
+    for number in range(0, len(starts), rows):
+        chosen = slice(number, number + rows)
         start, first, sizes = starts[chosen], firsts[chosen], (stops - starts)[chosen]
-        tokens, targets, lengths = _read(array, start, sizes, eos)
+        tokens, targets, lengths = _read(array, start, sizes, eos, begin)
         column = np.arange(tokens.shape[1])
         counted = (column >= (first - start)[:, None]) & (column < sizes[:, None])  # [R, T]
         yield tokens, targets, counted, lengths
@@ -128,14 +130,19 @@ def _segment_bounds(count: int, length: int, overlap: int) -> tuple[np.ndarray, 
 
 
 def _read(
-    ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, eos: int
+    ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, eos: int, begin: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Tokens and targets [R, T] of the given ranges, and their lengths, None if all are equal."""
+    """Tokens and targets [R, T] of the given ranges, and their lengths, None if all are equal.
+
+    The boundary between two lines is predicted as `eos` and read as `begin`; None = `eos`.
+    """
     column = np.arange(lengths.max())
     real = column < lengths[:, None]  # [R, T]
     position = np.where(real, starts[:, None] + column, 0)
     targets = ids[position].astype(np.int64)
     tokens = np.where(position == 0, eos, ids[position - 1]).astype(np.int64)
+    if begin is not None:
+        tokens[tokens == eos] = begin
     if real.all():
         return tokens, targets, None
     return np.where(real, tokens, 0), np.where(real, targets, 0), lengths.astype(np.int64)

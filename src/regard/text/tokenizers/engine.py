@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
 
-Kind = Literal["word", "char", "byte", "bpe"]
+Kind = Literal["word", "char", "byte", "bpe", "imported"]
 Normalise = Literal["nfc", "nfkc", "none"]
 
 EOS, UNK = "<eos>", "<unk>"

@@ -67,6 +67,7 @@ class Tokenizer:
         self.vocabulary: int = engine.get_vocab_size()
         self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of stored ids
         self.eos: int = 0
+        self.begin: int = self.eos  # what a fresh state reads first
         self.unk: int | None = 1 if self.kind in ("word", "char") else None
         self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)
         self.lossless: bool = self.kind in ("byte", "bpe") and self.normalisation == "none"
@@ -103,6 +104,8 @@ class Tokenizer:
         content = read_whole(Path(path), MAX_FILE_BYTES)
         try:
             engine = Engine.from_str(content.decode())
+            if (imported := _imported(engine)) is not None:
+                return imported
             check_parts(engine)
             return cls(engine)
         except RegardError as error:
@@ -114,7 +117,8 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, made_of: str) -> Tokenizer:
-        return cls(Engine.from_str(made_of))
+        engine = Engine.from_str(made_of)
+        return _imported(engine) or cls(engine)
 
     @property
     def json(self) -> str:
@@ -137,6 +141,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of a piece of text. A line end within it is `<eos>`; nothing is added at the end."""
         return self._encode(text)[0][:-1].tolist()
+
+    def encode_template(self, text: str) -> list[int]:
+        """The ids of a chat template's output. Regard's own tokenizers have no special tokens to write out."""
+        return self.encode(text)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """The span of each token in the normalized line; for words and characters."""
@@ -303,6 +311,14 @@ class Tokenizer:
     def _symbols(self) -> list[str]:
         vocabulary = self._engine.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _imported(engine: Engine) -> Tokenizer | None:
+    if engine.post_processor is None:
+        return None
+    from regard.text.tokenizers.imported import ImportedTokenizer, boundaries_of  # a subclass
+
+    return None if boundaries_of(json.loads(engine.to_str())) is None else ImportedTokenizer(engine)
 
 
 def _readable(token: bytes) -> str:

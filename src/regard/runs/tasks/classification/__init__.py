@@ -70,7 +70,8 @@ class ClassificationTask(PairTask):
         return run.score(run.scorable(items)) if before is None else run.score(items, before=before)
 
     def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
-        kept = {name: value for name, value in options.items() if name in ("top", "gradients") and how == "trace"}
+        known = ("top", "gradients", "intervene") if how == "trace" else ()
+        kept = {name: value for name, value in options.items() if name in known}
         return getattr(run, how)(text, target, **kept)
 
 

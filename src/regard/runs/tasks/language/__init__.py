@@ -68,7 +68,8 @@ class LanguageTask(Task):
         return [run.generate(seed=seed, **SAMPLE) for seed in range(1, count + 1)]  # type: ignore[arg-type]
 
     def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
-        kept = {name: value for name, value in options.items() if name in ("top", "gradients") and how == "trace"}
+        known = ("top", "gradients", "intervene") if how == "trace" else ()
+        kept = {name: value for name, value in options.items() if name in known}
         return getattr(run, how)(text, **kept)
 
 

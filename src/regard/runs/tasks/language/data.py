@@ -57,17 +57,18 @@ class TextData(Data):
         return CorpusFacts(self.tokens, recipe.training.window * recipe.training.accumulate)
 
     def batches(self, recipe: Recipe, model: Model) -> Batches:
-        settings, ids, eos = recipe.training, self.arrays["train"].ids, self.tokenizers.target.eos
+        settings, ids, target = recipe.training, self.arrays["train"].ids, self.tokenizers.target
         rows = min(settings.rows, max(1, len(ids) // settings.window))  # a short text fills fewer rows
         if settings.batches == "windows":
-            return Windows(ids, rows, settings.window, eos, settings.seed)
+            return Windows(ids, rows, settings.window, target.eos, settings.seed, target.begin)
         if grows(model):
             raise RegardError(f"The state of {recipe.system} grows with the text: use training.batches windows.")
-        return Streams(ids, rows, settings.window, eos)
+        return Streams(ids, rows, settings.window, target.eos, target.begin)
 
     def validation(self, recipe: Recipe, model: Model) -> Validation:
         limit = recipe.training.validation_tokens or None
-        return TextValidation(self.arrays["valid"].ids[:limit], self.tokenizers.target.eos)
+        target = self.tokenizers.target
+        return TextValidation(self.arrays["valid"].ids[:limit], target.eos, target.begin)
 
 
 def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:

@@ -31,11 +31,11 @@ def evaluate_text(
     documents: bool,
 ) -> dict[str, Any]:
     """The scores of a split; `seen` says how much of it was trained on."""
-    array, eos = tokens_of(corpus, run.tokenizer, split), run.tokenizer.eos
+    array, eos, begin = tokens_of(corpus, run.tokenizer, split), run.tokenizer.eos, run.tokenizer.begin
     began = time.perf_counter()
     result, cut = Likelihood(0.0, 0), Documents.cut(array.ids, eos) if documents else None
     with progress(f"evaluating {split}", len(array.ids), unit=" tokens") as bar:
-        for losses in token_losses(run.model, array.ids, method, eos=eos, rows=rows):
+        for losses in token_losses(run.model, array.ids, method, eos=eos, begin=begin, rows=rows):
             if cut is not None:
                 cut.add(result.tokens, losses)
             result = result.plus(losses)

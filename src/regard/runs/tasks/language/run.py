@@ -89,7 +89,7 @@ class LanguageRun(WritingRun):
         state = given_state(state)
         ids = self.tokenizer.encode(words)
         if state is None:
-            ids = [self.tokenizer.eos, *ids]
+            ids = [self.tokenizer.begin, *ids]
         if not ids:
             raise RegardError("There is nothing to read: give at least one character.")
         context = self.model.context
@@ -219,7 +219,7 @@ class LanguageRun(WritingRun):
         at_once = 8192 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
         while chunk := [*islice(remaining, at_once)]:
             ids, ends = self.tokenizer.encode_text(chunk)
-            scores = -text_losses(self.model, ids, ends, self.tokenizer.eos)
+            scores = -text_losses(self.model, ids, ends, self.tokenizer.begin)
             yield from map(LineScore, chunk, repeat(ScoredLines(ids, ends, scores, self.tokenizer.tokens)), count())
 
     @torch.no_grad()
@@ -229,7 +229,7 @@ class LanguageRun(WritingRun):
         """Compute the log-probability of each token of a text.
 
         Args:
-            ids: The token numbers of the text. A leading <eos> is the boundary that every text begins with: nothing
+            ids: The token numbers of the text. A leading boundary, which every text begins with, is not scored: nothing
                 predicts it, so both results are None there.
             top: Also return this many of the most probable tokens at each place.
 
@@ -241,15 +241,15 @@ class LanguageRun(WritingRun):
             RegardError: If an argument is wrong.
         """
         check_range("--top", top, 0)
-        eos = self.tokenizer.eos
-        bounded = list(ids[:1]) == [eos]
+        eos, begin = self.tokenizer.eos, self.tokenizer.begin
+        bounded = list(ids[:1]) == [begin]
         text = list(ids[1:] if bounded else ids)
-        (losses,) = line_losses(self.model, [[*text, eos]], eos, alone=True)
+        (losses,) = line_losses(self.model, [[*text, eos]], begin, alone=True)
         scores = [-float(nats) for nats in losses[:-1]]
         found: list[list[tuple[int, float]] | None] = []
         state: State | None = None
         for start in range(0, len(text) if top else 0, COLUMNS):
-            piece = [eos, *text[:-1]][start : start + COLUMNS]
+            piece = [begin, *text[:-1]][start : start + COLUMNS]
             hidden, state = self.model.read(torch.tensor([piece], device=self.model.device), state)
             best = self.model.predict(hidden[0]).double().log_softmax(-1).topk(min(top, self.tokenizer.vocabulary))
             for numbers, values in zip(best.indices.tolist(), best.values.tolist()):

@@ -20,11 +20,17 @@ from regard.runs.lists import each_line
 from regard.runs.run import Run
 from regard.runs.store.folder import forbidden_tokens
 from regard.runs.tasks.language.scores import NextToken
+from regard.text.chat_template import read_template
 
 
 @checked
 class WritingRun(Run):
     """A run that continues a text."""
+
+    @cached_property
+    def chat_template(self) -> str:
+        """The template with which it writes dialogues, in Jinja; "" if it has none of its own."""
+        return read_template(self.folder)
 
     def generate(
         self,
@@ -60,7 +66,9 @@ class WritingRun(Run):
         """
         opening = self.opening(prompt)
         engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
-        (tokens,) = engine.texts([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
+        (tokens,) = engine.texts(
+            [opening], max_tokens=max_tokens, lines=self._lines(lines), seed=seed, on_reread=on_reread
+        )
         return self.tokenizer.decode([*opening.tokens[1:], *tokens])
 
     def stream(
@@ -98,13 +106,18 @@ class WritingRun(Run):
         opening = self.opening(prompt)
         read, written = list(opening.tokens[1:]), self.as_read(prompt)
         engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
-        steps = engine.stream([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
+        limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": self._lines(lines)}
+        steps = engine.stream([opening], seed=seed, on_reread=on_reread, **limits)
         for _, tokens, _ in steps:
             read += tokens
             text = self.tokenizer.decode(read)
             if len(text) > len(written):  # else a character has bytes to come
                 yield text[len(written) :]
                 written = text
+
+    def _lines(self, lines: int) -> int:
+        """The lines to write; a text that ends and begins with different tokens has one, whatever it contains."""
+        return lines or int(self.tokenizer.begin != self.tokenizer.eos)
 
     @torch.no_grad()
     def choices(
@@ -246,14 +259,14 @@ class WritingRun(Run):
             RegardError: If an argument is wrong.
         """
         if not prompt.endswith(" ") or not prompt.strip() or not self._without_space:
-            return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt)])
-        return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt[:-1])], self._without_space)
+            return Prompt([self.tokenizer.begin, *self.tokenizer.encode(prompt)])
+        return Prompt([self.tokenizer.begin, *self.tokenizer.encode(prompt[:-1])], self._without_space)
 
     @cached_property
     def _without_space(self) -> list[int]:
         """Tokens that do not begin with a space, of byte pairs; none where all others are forbidden."""
         with_space = {n for n, token in enumerate(self.tokenizer.tokens) if token.startswith(" ")}
-        if self.tokenizer.kind != "bpe" or with_space <= {*self.forbidden}:
+        if self.tokenizer.kind not in ("bpe", "imported") or with_space <= {*self.forbidden}:
             return []
         return [n for n in range(self.tokenizer.vocabulary) if n not in with_space]
 
@@ -273,7 +286,7 @@ class WritingRun(Run):
         """
         check_range("--beam", width, 1, WIDEST)
         check_range("--max-tokens", max_tokens, 1)
-        read = [self.tokenizer.eos, *self.tokenizer.encode(prompt)]
+        read = [self.tokenizer.begin, *self.tokenizer.encode(prompt)]
         limit = self.model.context
         if limit is not None and len(read) + max_tokens > limit:
             raise RegardError(

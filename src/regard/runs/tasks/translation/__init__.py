@@ -77,7 +77,12 @@ class TranslationTask(PairTask):
         return facts
 
     def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
-        kept = ("prefix", "beam", "length_penalty", *(("top", "gradients") if how == "trace" else ("trace",)))
+        kept = (
+            "prefix",
+            "beam",
+            "length_penalty",
+            *(("top", "gradients", "intervene") if how == "trace" else ("trace",)),
+        )
         return getattr(run, how)(text, target, **{name: value for name, value in options.items() if name in kept})
 
 
