@@ -22,11 +22,12 @@ def serve(
     token: str | None = None,
     languages: Annotated[Sequence[str], Parameter(metavar="NAME=en-fr", group=TRANSLATORS)] = (),
     queue: int = 512,
+    access_log: bool = False,
     precision: Annotated[Precision, Parameter(help="precision of language models; bf16 is faster on a GPU")] = "fp32",
     weights: Weights = "best",
     device: Device = "auto",
 ) -> None:
-    """Serve runs over HTTP: language models with OpenAI's completions API, translators with LibreTranslate's.
+    """Serve runs over HTTP: language models with OpenAI's completions and chat API, translators with LibreTranslate's.
 
     Classifiers are skipped. The server prints its URL when it is ready; the URL opens a page to try the models, and
     /docs documents the API. SIGTERM finishes the open requests and stops; SIGHUP reloads runs that were replaced.
@@ -48,6 +49,8 @@ def serve(
         languages of a translator whose run does not name them
     queue
         maximum number of texts or sentences per model, running or waiting; beyond it, HTTP 503
+    access_log
+        print one JSON line per request to stderr: id, model, tokens, milliseconds; never a text
     """
     import os
 
@@ -64,7 +67,7 @@ def serve(
     with listen(host, port) as listening:  # before the models are read, which may take a while
         how = {"weights": weights, "device": device, "precision": precision}
         models = ServedModels(runs, languages=named, places=queue, **how)
-        app = application(models, host=host, token=token)
+        app = application(models, host=host, token=token, log=access_log)
         for name, served in models.by_name.items():
             say(f"{name}: {served.worker.run}")
         run(app, listening, ready=lambda url: print(url, flush=True), hangup=models.reload_soon)

@@ -22,12 +22,25 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from regard.base.fields import FieldError
 from regard.report.colours import lab_variables
 from regard.web.guard import guarded
+from regard.web.serve.access_log import FACTS, access_log
+from regard.web.serve.chat_api import Chats
 from regard.web.serve.completions_api import CompletionAnswer, Completions
 from regard.web.serve.openapi import document, page
-from regard.web.serve.requests import CompletionRequest, DetectRequest, TranslateRequest, read_body, read_object
+from regard.web.serve.requests import (
+    ChatRequest,
+    CompletionRequest,
+    DetectRequest,
+    DetokenizeRequest,
+    TokenizeRequest,
+    TokenizerInfoRequest,
+    TranslateRequest,
+    read_body,
+    read_object,
+)
 from regard.web.serve.scheduler import Failed
 from regard.web.serve.served_models import Full, ServedModels
 from regard.web.serve.server_metrics import Measured, Metrics
+from regard.web.serve.tokenize_api import Tokenization
 from regard.web.serve.translation_api import Translations
 
 R = TypeVar("R", bound=DetectRequest)
@@ -35,14 +48,10 @@ STATIC = Path(__file__).parent / "static"
 COLOURS = "colours.css"  # those of every page of Regard; the other files lie in STATIC, and nothing else is read
 FILES = {"/": "serve.html"} | {f"/static/{name}": name for name in (COLOURS, "serve.css", "serve.js")}
 OPEN = {"/health", "/languages", "/frontend/settings", "/translate", "/detect"}  # the last two ask for it themselves
-_NO_CHAT = (
-    "There is no chat here: these models continue a text. Send it to /v1/completions, as in "
-    '{"model": "NAME", "prompt": "The ship"}; /v1/models lists the names.'
-)
+_NO_RESPONSES = "OpenAI's responses API is not served: use /v1/chat/completions; /v1/models lists the models."
 _UNDER_V1 = "OpenAI's API is under /v1: add /v1 to the client's base_url."
 INSTEAD = {  # addresses of OpenAI's API that others serve, and what to use here
-    "/v1/chat/completions": _NO_CHAT,
-    "/v1/responses": _NO_CHAT,
+    "/v1/responses": _NO_RESPONSES,
     "/v1/embeddings": "Embeddings are not served: in Python, regard.load(RUN).trace(TEXT) has every vector.",
     "/chat/completions": _UNDER_V1,
     "/completions": _UNDER_V1,
@@ -128,6 +137,7 @@ class Application:
     def __init__(self, models: ServedModels, token: str | None) -> None:
         self.models, self.token, self.metrics = models, token, Metrics()
         self.completions, self.translations = Completions(models), Translations(models)
+        self.chats, self.tokenization = Chats(self.completions), Tokenization(self.completions)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -142,6 +152,10 @@ class Application:
             Route("/v1/models", self.list_models),
             Route("/v1/models/{name}", self.model),
             Route("/v1/completions", self.complete, methods=["POST"]),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/tokenize", self.tokenize, methods=["POST"]),
+            Route("/detokenize", self.detokenize, methods=["POST"]),
+            Route("/tokenizer_info", self.tokenizer_info),
             Route("/translate", self.translate, methods=["POST"]),
             Route("/detect", self.detect, methods=["POST"]),
             Route("/languages", self.languages),
@@ -161,20 +175,40 @@ class Application:
 
     async def complete(self, request: Request) -> Response:
         began = time.perf_counter()
-        answer = await self.completions.begin(CompletionRequest.read(read_object(await request.body())))
-        answer.ended = partial(self._count, answer, began)
+        asked = CompletionRequest.read(read_object(await request.body()))
+        return await self._written(request, await self.completions.begin(asked), began)
+
+    async def chat(self, request: Request) -> Response:
+        began = time.perf_counter()
+        asked = ChatRequest.read(read_object(await request.body()))
+        return await self._written(request, await self.chats.begin(asked), began)
+
+    async def _written(self, request: Request, answer: CompletionAnswer, began: float) -> Response:
+        facts = request.scope.setdefault(FACTS, {})
+        facts["model"] = answer.served.name
+
+        def ended() -> None:
+            facts.update(answer.usage())
+            self.metrics.count(answer, began)
+
+        answer.ended = ended
         if not answer.question.stream:
             return JSONResponse(await unless_left(request, answer.whole()))
         events = answer.stream()
         first = await unless_left(request, anext(events))  # what cannot begin has its own status
         return EventStream(first, events)
 
-    def _count(self, answer: CompletionAnswer, began: float) -> None:
-        model, usage = answer.served.name, answer.usage()
-        self.metrics.tokens.labels(model, "prompt").inc(usage["prompt_tokens"])
-        self.metrics.tokens.labels(model, "completion").inc(usage["completion_tokens"])
-        if answer.first_token is not None:
-            self.metrics.first_token.labels(model).observe(answer.first_token - began)
+    async def tokenize(self, request: Request) -> Response:
+        asked = TokenizeRequest.read(read_object(await request.body()))
+        return JSONResponse(await self.tokenization.tokenize(asked))
+
+    async def detokenize(self, request: Request) -> Response:
+        asked = DetokenizeRequest.read(read_object(await request.body()))
+        return JSONResponse(await self.tokenization.detokenize(asked))
+
+    async def tokenizer_info(self, request: Request) -> Response:
+        asked = TokenizerInfoRequest.read_query(request.query_params.multi_items())
+        return JSONResponse(self.tokenization.info(asked))
 
     async def translate(self, request: Request) -> Response:
         asked = await self._allowed(request, TranslateRequest)
@@ -245,8 +279,8 @@ def on_error(request: Request, error: Exception) -> Response:
     return refuse(request, 500, "Something went wrong in the server; its log says what.")
 
 
-def application(models: ServedModels, *, host: str, token: str | None = None) -> ASGIApp:
-    """The whole server as an ASGI application, guarded."""
+def application(models: ServedModels, *, host: str, token: str | None = None, log: bool = False) -> ASGIApp:
+    """The whole server as an ASGI application, guarded; `log`: writes a line for each request to stderr."""
     made = Application(models, token)
     known = (FieldError, Full, TimeoutError, Failed, ClientLeft, HTTPException, Exception)
     app = Starlette(
@@ -255,4 +289,4 @@ def application(models: ServedModels, *, host: str, token: str | None = None) ->
         exception_handlers=dict.fromkeys(known, on_error),
     )
     watched = guarded(app, host=host, token=token, open_paths=OPEN, refusal=error_object)
-    return Measured(watched, made.metrics, {route.path for route in made.routes()})
+    return access_log(Measured(watched, made.metrics, {route.path for route in made.routes()}), written=log)

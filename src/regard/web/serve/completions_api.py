@@ -20,7 +20,7 @@ from typing import Any
 from regard.base.errors import RegardError
 from regard.base.fields import as_tuple, shown
 from regard.decoding.engine import Prompt
-from regard.decoding.sampling import Sampling
+from regard.runs.tasks.task import task_of
 from regard.web.serve.growing_text import GrowingText, Until
 from regard.web.serve.requests import BadRequest, CompletionRequest
 from regard.web.serve.served_models import Served, ServedModels, longest_of, refuse_length
@@ -88,6 +88,8 @@ class Completions:
             "created": served.created,
             "owned_by": "regard",
             "max_model_len": longest_of(worker.run),
+            "task": task_of(worker.run).name,
+            "chat_template": "own" if worker.run.chat_template else "plain",
         }
 
     def find(self, name: str) -> tuple[Served, LanguageWorker]:
@@ -105,8 +107,6 @@ class Completions:
         """The response to a request, before any text is generated."""
         served, worker = self.find(question.model)
         question.check_tokens(worker.run.tokenizer.vocabulary)
-        # top_p of 0 is the most probable token alone
-        sampling = Sampling(question.temperature, question.top_k, question.top_p or 1e-12)
         choices: list[CompletionChoice] = []
         events: asyncio.Queue[Any] = asyncio.Queue()
         for prompt in question.prompts:
@@ -120,7 +120,7 @@ class Completions:
             for drawn in range(question.best_of):
                 job = TextJob(
                     opening,
-                    sampling,
+                    question.sampling,
                     max_tokens=question.max_tokens,
                     seed=question.seed,
                     number=drawn,
@@ -143,14 +143,16 @@ class Completions:
                 return opening, prompt, read, False
             except RegardError as error:
                 raise BadRequest(str(error), "prompt") from None
-        eos = worker.run.tokenizer.eos
-        bounded = prompt[:1] == [eos]  # the boundary before the text, not an empty line
+        begin = worker.run.tokenizer.begin
+        bounded = prompt[:1] == [begin]  # the boundary before the text, not an empty line
         text = prompt[1:] if bounded else prompt
-        return Prompt([eos, *text]), worker.run.tokenizer.decode(text), prompt, bounded
+        return Prompt([begin, *text]), worker.run.tokenizer.decode(text), prompt, bounded
 
 
 class CompletionAnswer:
     """A completion while it is made: whole, or as the pieces of a stream."""
+
+    prefix, kind = "cmpl", "text_completion"
 
     def __init__(
         self,
@@ -161,7 +163,7 @@ class CompletionAnswer:
         choices: list[CompletionChoice],
     ) -> None:
         self.models, self.served, self.worker, self.question, self.choices = models, served, worker, question, choices
-        self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
+        self.id, self.created = f"{self.prefix}-{secrets.token_hex(12)}", int(time.time())
         self.first_token: float | None = None  # when the first one came
         self.ended: Callable[[], None] = lambda: None  # called when all is written
 
@@ -181,7 +183,7 @@ class CompletionAnswer:
         more = {"usage": None} if self.question.stream_options.include_usage else {}
         if self.question.echo and self.question.logprobs is None:
             for choice in self.choices:
-                yield _event({**self._frame([choice.as_json(choice.prompt)]), **more})
+                yield as_event({**self._frame([choice.as_json(choice.prompt)]), **more})
         async with aclosing(self._pieces()) as pieces:
             async for found in pieces:
                 if self.question.logprobs is None:
@@ -189,9 +191,9 @@ class CompletionAnswer:
         if self.question.logprobs is not None:  # they are read from the whole text
             for choice in self.choices:
                 text = (choice.prompt if self.question.echo else "") + choice.text
-                yield _event({**self._frame([choice.as_json(text, choice.logprobs)]), **more})
+                yield as_event({**self._frame([choice.as_json(text, choice.logprobs)]), **more})
         if self.question.stream_options.include_usage:
-            yield _event({**self._frame([]), "usage": self.usage()})
+            yield as_event({**self._frame([]), "usage": self.usage()})
         yield "data: [DONE]\n\n"
 
     async def _pieces(self) -> AsyncGenerator[list[tuple[CompletionChoice, str]], None]:
@@ -220,10 +222,10 @@ class CompletionAnswer:
 
     async def _score(self) -> None:
         """Scores each finished text with one extra forward pass."""
-        eos = self.worker.run.tokenizer.eos
+        begin = self.worker.run.tokenizer.begin
         jobs = {}
         for choice in self.choices:
-            boundary = [] if choice.bounded else [eos]
+            boundary = [] if choice.bounded else [begin]
             jobs[choice.index] = ScoreJob([*boundary, *choice.read, *choice.tokens], self.question.logprobs or 0)
         with self.served.submitted(self.models.scheduler, self.worker, list(jobs.values())):
             for choice in self.choices:
@@ -281,7 +283,7 @@ class CompletionAnswer:
         return found
 
     def _piece_event(self, choice: CompletionChoice, piece: str) -> str:
-        """The event of a piece without log-probabilities: what `_event` would write of it, and cheaper."""
+        """The event of a piece without log-probabilities: what `as_event` would write of it, and cheaper."""
         finish = "null" if choice.finish is None else f'"{choice.finish}"'
         said = f'{{"index": {choice.index}, "text": {_json(piece)}, "logprobs": null, "finish_reason": {finish}}}'
         usage = ', "usage": null' if self.question.stream_options.include_usage else ""
@@ -294,7 +296,7 @@ class CompletionAnswer:
     def _frame(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "id": self.id,
-            "object": "text_completion",
+            "object": self.kind,
             "created": self.created,
             "model": self.served.name,
             "choices": choices,
@@ -311,5 +313,5 @@ def _finite(value: float) -> float:
     return max(value, -1e30)
 
 
-def _event(message: Mapping[str, Any]) -> str:
+def as_event(message: Mapping[str, Any]) -> str:
     return f"data: {_json(message)}\n\n"

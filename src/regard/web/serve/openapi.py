@@ -9,10 +9,19 @@ from typing import Any
 
 from regard import __version__
 from regard.base.fields import Fields
-from regard.web.serve.requests import CompletionRequest, DetectRequest, TranslateRequest
+from regard.web.serve.requests import (
+    ChatRequest,
+    CompletionRequest,
+    DetectRequest,
+    DetokenizeRequest,
+    TokenizeRequest,
+    TranslateRequest,
+)
 
 TEXT: dict[str, Any] = {"type": "string"}
 MAYBE = "null"
+FORMS = ("/translate", "/detect")  # take a form, too
+REQUESTS = (ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest, TranslateRequest, DetectRequest)
 
 
 def document(language_models: Sequence[str], languages: Sequence[str], needs_token: bool) -> dict[str, Any]:
@@ -23,7 +32,7 @@ def document(language_models: Sequence[str], languages: Sequence[str], needs_tok
         "info": {
             "title": "Regard",
             "version": __version__,
-            "description": "Language models as OpenAI's completions API, translators as LibreTranslate's.",
+            "description": "Language models with OpenAI's completions and chat API, translators with LibreTranslate's.",
         },
         "paths": _paths(),
         "components": {
@@ -56,7 +65,7 @@ def _operation(path: str, name: str, about: str, good: dict[str, Any], *codes: s
 
 def _posted(path: str, name: str, about: str, good: dict[str, Any], request: type[Fields]) -> dict[str, Any]:
     kinds, codes = ["application/json"], ["400", "403", "408", "413", "503"]
-    if path.startswith("/v1/"):
+    if path not in FORMS:
         codes.insert(0, "404")
     else:
         kinds.append("application/x-www-form-urlencoded")
@@ -66,7 +75,10 @@ def _posted(path: str, name: str, about: str, good: dict[str, Any], request: typ
 
 def _paths() -> dict[str, Any]:
     completion = _answer("the texts; or, with stream, server-sent events that end with [DONE]", _ref("Completion"))
-    completion["content"]["text/event-stream"] = {"schema": TEXT}
+    chat = _answer("the answers; or, with stream, server-sent events that end with [DONE]", _ref("Chat"))
+    for written in (completion, chat):
+        written["content"]["text/event-stream"] = {"schema": TEXT}
+    model = {"name": "model", "in": "query", "schema": TEXT, "description": "a model's id; the only one if left out"}
     name = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "a model's id"}
     detected, languages = ({"type": "array", "items": _ref(kind)} for kind in ("Detected", "Language"))
     good = partial(_answer, "what was asked for")
@@ -74,6 +86,18 @@ def _paths() -> dict[str, Any]:
         **_operation("/v1/models", "listModels", "The language models", good(_ref("Models"))),
         **_operation("/v1/models/{name}", "getModel", "One of them", good(_ref("Model")), "404", parameters=[name]),
         **_posted("/v1/completions", "complete", "Continue prompts, or score them", completion, CompletionRequest),
+        **_posted("/v1/chat/completions", "chat", "Answer a dialogue", chat, ChatRequest),
+        **_posted("/tokenize", "tokenize", "Text to tokens", good(_ref("Tokenized")), TokenizeRequest),
+        **_posted("/detokenize", "detokenize", "Tokens to text", good(_ref("Detokenized")), DetokenizeRequest),
+        **_operation(
+            "/tokenizer_info",
+            "tokenizerInfo",
+            "A model's boundary, limits and chat template",
+            good(_ref("TokenizerInfo")),
+            "400",
+            "404",
+            parameters=[model],
+        ),
         **_posted("/translate", "translate", "Translate texts", good(_ref("Translated")), TranslateRequest),
         **_posted("/detect", "detect", "Which language is this?", _answer("the surest first", detected), DetectRequest),
         **_operation("/languages", "languages", "From and into which languages", good(languages)),
@@ -84,9 +108,10 @@ def _paths() -> dict[str, Any]:
 
 
 def _schemas(models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
-    requests = {kind.__name__: kind.schema() for kind in (CompletionRequest, TranslateRequest, DetectRequest)}
+    requests = {kind.__name__: kind.schema() for kind in REQUESTS}
     if models:
-        requests["CompletionRequest"]["properties"]["model"]["enum"] = list(models)
+        for written in (CompletionRequest, ChatRequest):
+            requests[written.__name__]["properties"]["model"]["enum"] = list(models)
     if languages:
         translate = requests["TranslateRequest"]["properties"]
         translate["source"]["enum"], translate["target"]["enum"] = [*languages, "auto"], list(languages)
@@ -107,7 +132,42 @@ def _schemas(models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
             },
             "index", "text", "logprobs", "finish_reason",
         ),
-        "Model": _object({"id": TEXT, "object": {"const": "model"}, "created": {"type": "integer"}}, "id"),
+        "Chat": _object(
+            {
+                "id": TEXT, "object": {"const": "chat.completion"}, "created": {"type": "integer"}, "model": TEXT,
+                "choices": {"type": "array", "items": _ref("ChatChoice")}, "usage": {"type": "object"},
+            },
+            "id", "choices", "usage",
+        ),
+        "ChatChoice": _object(
+            {
+                "index": {"type": "integer"}, "finish_reason": {"enum": ["stop", "length", None]},
+                "message": _object({"role": {"const": "assistant"}, "content": TEXT}, "role", "content"),
+            },
+            "index", "message", "finish_reason",
+        ),
+        "Tokenized": _object(
+            {
+                "tokens": {"type": "array", "items": {"type": "integer"}}, "count": {"type": "integer"},
+                "max_model_len": {"type": "integer"}, "token_strs": {"type": ["array", MAYBE], "items": TEXT},
+            },
+            "tokens", "count", "max_model_len",
+        ),
+        "Detokenized": _object({"prompt": TEXT}, "prompt"),
+        "TokenizerInfo": _object(
+            {
+                "tokenizer_class": TEXT, "bos_token": TEXT, "eos_token": TEXT, "vocab_size": {"type": "integer"},
+                "model_max_length": {"type": "integer"}, "chat_template": TEXT,
+            },
+            "eos_token", "model_max_length", "chat_template",
+        ),
+        "Model": _object(
+            {
+                "id": TEXT, "object": {"const": "model"}, "created": {"type": "integer"}, "task": TEXT,
+                "max_model_len": {"type": "integer"}, "chat_template": {"enum": ["own", "plain"]},
+            },
+            "id", "task", "max_model_len",
+        ),
         "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Model")}}, "data"),
         "Error": _object(
             {

@@ -14,6 +14,7 @@ from regard.base.fields import (
     Field,
     FieldError,
     Fields,
+    FlagField,
     ObjectField,
     TextField,
     as_tuple,
@@ -27,6 +28,8 @@ from regard.base.fields import (
 )
 from regard.base.numbers import group_digits
 from regard.base.reading import parse_object
+from regard.decoding.sampling import Sampling
+from regard.text.chat_template import MAX_MESSAGES, ROLES, read_messages
 
 CHOICES = 128  # of one request: prompts × best_of
 STOPS, LONGEST_STOP = 4, 256
@@ -112,45 +115,58 @@ class StreamOptions(Fields):
 
 
 @dataclass(frozen=True)
-class CompletionRequest(Fields):
+class WritingRequest(Fields):
+    """What completions and chats share: the model, how it draws, when it stops, and how the text is sent."""
+
     unsupported = (
         "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "min_p", "typical_p", "top_a", "min_tokens",
         "ignore_eos", "stop_token_ids", "use_beam_search", "response_format", "tools", "tool_choice", "functions",
     )  # fmt: skip
     model: str = text(max_length=None)
-    prompt: str | Sequence[Any] = many(
-        "", kinds=(ANY_TEXT, TokensField()), min_length=1, max_length=CHOICES, doc="a text, several, or tokens",
-        noun="a text, a list of texts, or tokens as whole numbers",
-    )  # fmt: skip
-    max_tokens: int = whole(16, ge=0, le=2**20, doc="tokens to write")
     temperature: float = number(1.0, ge=0, le=2, doc="0 is greedy")
     top_p: float = number(1.0, ge=0, le=1, doc="draw from the most probable that hold this share")
     top_k: int = whole(0, ge=0, le=2**31 - 1, doc="draw from so many of the most probable; 0 is all")
     n: int = whole(1, ge=1, le=CHOICES, doc="texts for each prompt")
-    best_of: int = whole(None, ge=1, le=CHOICES, doc="of so many texts, keep the n most probable")
     seed: int = whole(partial(secrets.randbits, 62), ge=0, le=2**63 - 1, doc="the same seed writes the same text")
     stop: str | Sequence[str] = many(
         (), kinds=(TextField(min_length=1, max_length=LONGEST_STOP, lines=True),), max_length=STOPS,
         noun=f"a text or up to {STOPS}, of 1 to {LONGEST_STOP} characters each",
         doc=f"a text, or up to {STOPS}, before which the text ends",
     )  # fmt: skip
-    echo: bool = flag(doc="the prompt before the text")
-    logprobs: int | None = whole(None, ge=0, le=5, doc="log-probabilities, and of so many alternatives")
     stream: bool = flag(doc="server-sent events as the text is written")
     stream_options: StreamOptions = declare(  # noqa: RUF009
         ObjectField, StreamOptions(), of=StreamOptions, doc="of a stream: include_usage"
     )
     presence_penalty: float | None = neutral(neutral=0, refusal=NO_PENALTY)
     frequency_penalty: float | None = neutral(neutral=0, refusal=NO_PENALTY)
-    suffix: str | None = neutral(neutral="", refusal=NO_SUFFIX)
-    user: str | None = text(None, max_length=None, doc="not used")
     logit_bias: Mapping[str, float] | None = neutral(neutral={})
+    user: str | None = text(None, max_length=None, doc="not used")
 
     def __post_init__(self) -> None:
-        n, best_of = self.n, self.best_of or self.n
-        object.__setattr__(self, "best_of", best_of)
         if self.stream_options.include_usage and not self.stream:
             raise FieldError("stream_options is for streams: set stream to true.", "stream_options")
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_k, self.top_p or 1e-12)  # 0 is the most probable token alone
+
+
+@dataclass(frozen=True)
+class CompletionRequest(WritingRequest):
+    prompt: str | Sequence[Any] = many(
+        "", kinds=(ANY_TEXT, TokensField()), min_length=1, max_length=CHOICES, doc="a text, several, or tokens",
+        noun="a text, a list of texts, or tokens as whole numbers",
+    )  # fmt: skip
+    max_tokens: int = whole(16, ge=0, le=2**20, doc="tokens to write")
+    best_of: int = whole(None, ge=1, le=CHOICES, doc="of so many texts, keep the n most probable")
+    echo: bool = flag(doc="the prompt before the text")
+    logprobs: int | None = whole(None, ge=0, le=5, doc="log-probabilities, and of so many alternatives")
+    suffix: str | None = neutral(neutral="", refusal=NO_SUFFIX)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        n, best_of = self.n, self.best_of or self.n
+        object.__setattr__(self, "best_of", best_of)
         if best_of < n:
             raise FieldError(f"best_of ({best_of}) must not be below n ({n}).", "best_of")
         if best_of > n and self.stream:
@@ -166,9 +182,54 @@ class CompletionRequest(Fields):
 
     def check_tokens(self, vocabulary: int) -> None:
         for prompt in self.prompts:
-            if isinstance(prompt, list) and not all(0 <= token < vocabulary for token in prompt):
-                sentence = f"A token of prompt is not in the vocabulary: they are 0 to {vocabulary - 1}."
-                raise FieldError(sentence, "prompt")
+            if isinstance(prompt, list):
+                refuse_tokens("prompt", prompt, vocabulary)
+
+
+def refuse_tokens(name: str, tokens: Sequence[int], vocabulary: int) -> None:
+    if not all(0 <= token < vocabulary for token in tokens):
+        raise FieldError(f"A token of {name} is not in the vocabulary: they are 0 to {vocabulary - 1}.", name)
+
+
+class MessagesField(Field):
+    noun = f"a list of 1 to {MAX_MESSAGES} messages"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> list[dict[str, str]]:
+        messages = read_messages(value, name)
+        if messages[-1]["role"] == "assistant":
+            raise FieldError(f"{name} must not end with the assistant's: the model writes that one.", name)
+        return messages
+
+    def schema(self) -> dict[str, Any]:
+        words = {"type": "object", "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}
+        content = {"anyOf": [{"type": "string"}, {"type": "array", "items": words | {"required": ["type", "text"]}}]}
+        one = {"role": {"enum": list(ROLES)}, "content": content}
+        items = {"type": "object", "properties": one, "required": list(one)}
+        return {"type": "array", "items": items, "minItems": 1, "maxItems": MAX_MESSAGES}
+
+
+@dataclass(frozen=True)
+class ChatRequest(WritingRequest):
+    messages: Sequence[Mapping[str, str]] = declare(MessagesField, doc="the dialogue so far: roles and texts")
+    max_tokens: int | None = whole(None, ge=1, le=2**20, doc="tokens to write; as many as fit if it is left out")
+    max_completion_tokens: int | None = whole(None, ge=1, le=2**20, doc="another name of max_tokens")
+
+
+@dataclass(frozen=True)
+class TokenizerInfoRequest(Fields):
+    model: str | None = text(None, max_length=None, doc="may be left out where one model is served")
+
+
+@dataclass(frozen=True)
+class TokenizeRequest(TokenizerInfoRequest):
+    prompt: str = text(max_length=None, doc="a text")
+    add_special_tokens: bool = declare(FlagField, True, doc="the boundary first")
+    return_token_strs: bool = flag(doc="each token as text, too")
+
+
+@dataclass(frozen=True)
+class DetokenizeRequest(TokenizerInfoRequest):
+    tokens: Sequence[int] = declare(TokensField, doc="tokens as whole numbers")
 
 
 @dataclass(frozen=True)

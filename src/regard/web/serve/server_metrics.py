@@ -10,9 +10,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.base.device import process_memory
+from regard.web.serve.completions_api import CompletionAnswer
 from regard.web.serve.served_models import Served
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
+GAPS = (0.0005, 0.001, 0.0025, *BOUNDS[:9])  # seconds
+LENGTHS = tuple(4.0**power for power in range(10))
 disable_created_metrics()
 
 
@@ -29,6 +32,13 @@ class Metrics:
             "regard_first_token_seconds", "Time from a request to its first token.", ["model"], registry=own,
             buckets=BOUNDS,
         )  # fmt: skip
+        self.token_gap = Histogram(
+            "regard_token_seconds", "Time per token of a text after its first.", ["model"], registry=own, buckets=GAPS
+        )
+        self.lengths = Histogram(
+            "regard_request_tokens", "Tokens of a request's prompts and of its texts.", ["model", "kind"], registry=own,
+            buckets=LENGTHS,
+        )  # fmt: skip
         self.tokens = Counter("regard_tokens", "Tokens of prompts and of completions.", ["model", "kind"], registry=own)
         self.jobs = Gauge(
             "regard_jobs", "Texts or sentences of a model that are written or wait.", ["model"], registry=own
@@ -39,6 +49,19 @@ class Metrics:
         if sys.platform == "linux":
             memory = Gauge("process_resident_memory_bytes", "Memory that the process holds.", registry=own)
             memory.set_function(lambda: process_memory("VmRSS"))
+
+    def count(self, answer: CompletionAnswer, began: float) -> None:
+        """A finished completion or chat that began at this time."""
+        model, usage = answer.served.name, answer.usage()
+        for kind in ("prompt", "completion"):
+            self.tokens.labels(model, kind).inc(usage[f"{kind}_tokens"])
+            self.lengths.labels(model, kind).observe(usage[f"{kind}_tokens"])
+        if answer.first_token is None:
+            return
+        self.first_token.labels(model).observe(answer.first_token - began)
+        longest = max(len(choice.tokens) for choice in answer.choices)
+        if answer.question.stream and longest > 1:  # else all tokens come at once
+            self.token_gap.labels(model).observe((time.perf_counter() - answer.first_token) / (longest - 1))
 
     def text(self, models: Mapping[str, Served]) -> bytes:
         for name, served in models.items():

@@ -246,11 +246,11 @@ def test_no_refused_field_is_suggested(address):
     assert refusal("max_new_tokens").endswith("did you mean max_tokens?")
 
 
-def test_a_client_of_chats_learns_what_to_use(client, address):
+def test_a_client_of_another_api_learns_what_to_use(client, address):
     import httpx
 
-    with pytest.raises(openai.NotFoundError, match="Send it to /v1/completions"):
-        client.chat.completions.create(model="writer", messages=[{"role": "user", "content": "Hello"}])
+    with pytest.raises(openai.NotFoundError, match="use /v1/chat/completions"):
+        client.responses.create(model="writer", input="Hello")
     with pytest.raises(openai.NotFoundError, match="Embeddings are not served"):
         client.embeddings.create(model="writer", input="Hello")
     answer = httpx.post(f"{address}completions", json={})  # base_url without /v1

@@ -93,7 +93,7 @@ def test_html_that_makes_no_sense_is_answered(address, html):
     "path",
     [
         "/static/../application.py", "/static/%2e%2e/application.py", "/static/..%2fapplication.py", "//etc/passwd",
-        "/static/", "/static/serve.css%00.html", "/v1/models/..%2f..%2fetc", "/v1/models/%00", "/v1/chat/completions",
+        "/static/", "/static/serve.css%00.html", "/v1/models/..%2f..%2fetc", "/v1/models/%00", "/v1/responses",
         "/%ff", "/translate_file", "/static/serve.html?x=" + "a" * 5000,
     ],
 )  # fmt: skip
