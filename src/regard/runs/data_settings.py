@@ -14,7 +14,7 @@ HEADER = "whether the first line of a table names its columns: yes, no, or auto 
 NORMALISE = "Unicode normalization: nfc, nfkc or none"
 MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
 TOKENIZERS = ("auto", "word", "char", "byte", "bpe", "imported")  # the last of runs that were imported with their own
-TOKENIZER = "word, char, byte or bpe; auto = by the corpus"
+TOKENIZER = "word, char, byte or bpe; auto = by the corpus; imported = of an imported model"
 VOCABULARY = "maximum number of symbols; 0 = all words or characters; for bpe, depends on the corpus"
 
 
