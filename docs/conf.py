@@ -12,14 +12,13 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
-from latex2mathml.converter import convert
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 from reference_pages import PAGES, api_reference
 
 from regard import __version__
-from regard.learn.lectures import Anchor, with_places
+from regard.learn.lectures import Anchor, with_places, with_verdicts
+from regard.learn.lectures.mathematics import as_mathml
 
 project, author, release = "Regard", "Regard", __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
@@ -49,13 +48,13 @@ html_theme_options = {
 
 
 def complete(app: Any, name: str, source: list[str]) -> None:
-    """Generated pages get their content, lectures the code itself with its line numbers; notes are in no sidebar."""
+    """Generated pages get their content, chapters the code itself and the verdicts; notes are in no sidebar."""
     if name in PAGES:
         source[0] += "\n" + PAGES[name]()
     elif name == "docs/reference/python":
         source[0] += "\n" + api_reference()
-    elif name.startswith("docs/lectures/"):
-        source[0] = with_places(source[0], show_code)
+    elif name.startswith("docs/learn/"):
+        source[0] = with_verdicts(with_places(source[0], show_code), lambda claim: f"[`{claim}`](../claims.md)")
     elif name.startswith("notes/"):
         source[0] = f"---\norphan: true\n---\n\n{source[0]}"
     source[0] = re.sub(r"\]\(((?:\.\./)*)(?:README\.md)(#[\w-]*)?\)", r"](\1docs/index.md)", source[0])
@@ -66,7 +65,7 @@ def write_math(self: Any, node: Any) -> None:
     from docutils.nodes import SkipNode
 
     block = node.tagname == "math_block"
-    formula = convert(node.astext(), display="block" if block else "inline")
+    formula = as_mathml(node.astext(), block=block)
     self.body.append(f"<div class='math' style='margin: 0.6em 0'>{formula}</div>" if block else formula)
     raise SkipNode
 

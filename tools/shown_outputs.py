@@ -31,6 +31,8 @@ PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("first-model", "reading-a-trace", "first-translator")),
     ROOT / "docs" / "tutorials" / "your-own-layer.md",
+    *(ROOT / "docs" / "learn" / f"{name}.md" for name in ("counting", "recurrent", "translation")),
+    *(ROOT / "docs" / "learn" / f"{name}.md" for name in ("attention", "transformer", "gpt")),
 ]
 NUMBER = re.compile(r"[-+−]?(?:\d+\.\d+|\d+|\.\d+)(?:e[-+]?\d+)?")
 UNIT = re.compile(r" ?(?:s|ms|min|MiB|GiB|GB|kB|tokens/s|tok/s|sentences/s|words/s|%)(?![\w])")

@@ -1,23 +1,30 @@
-"""The view Lectures: the companion's pages, with their code, and what a page says is text."""
+"""The view Course: the chapters with formulas, code and verdicts, and what a page says is text."""
 
 from regard.learn.lectures.lecture_pages import get_lecture, lectures
 
 
-def test_every_section_of_a_lecture_stands_with_its_lines_code_and_claims(lab, page):
+def test_a_chapter_has_its_formulas_code_and_verdicts(lab, page):
     page.goto(lab.url + "#/lectures")
     page.wait_for_selector(".lecture")
-    assert page.locator(".lecture b").all_inner_texts()[:5] == [one.title for one in lectures()]
-    page.goto(lab.url + "#/lectures/003?at=003:49")
+    assert page.locator(".lecture b").all_inner_texts()[:8] == [one.title for one in lectures()]
+    page.goto(lab.url + "#/lectures?at=003:49")
     page.wait_for_selector(".lecture-part")
-    entries = get_lecture("003").entries
-    assert page.locator(".lecture-part").count() == len(entries)
-    at = page.locator(".lecture-part", has=page.locator("h2", has_text="003:48"))
-    assert at.first.evaluate("node => node.getBoundingClientRect().top") < 900  # the section of line 49
-    first = page.locator(".lecture-part").first
-    assert first.locator("h2 .tag").inner_text() == str(entries[0].lines[0])
-    first.locator("summary").first.click()
-    assert entries[0].code[0].text in first.locator(".source .at").inner_text()
-    assert first.locator("a.tag").first.get_attribute("href") == f"#/claims/{entries[0].claims[0]}"
+    chapter = get_lecture("recurrent")
+    entry = chapter.entries[0]
+    assert page.locator("h1").inner_text() == chapter.title
+    at = page.locator(".lecture-part", has=page.locator("h2", has_text=entry.title)).first
+    assert at.evaluate("node => node.getBoundingClientRect().top") < 900  # the section of line 49
+    assert at.locator(".formula math").count() == len(entry.equations)
+    assert at.locator(".formula math msub").count() > 2
+    assert "$" not in at.locator(".prose").inner_text()
+    at.locator("aside summary").first.click()
+    assert entry.code[0].text in at.locator(".source .at").first.inner_text()
+    assert at.locator("a.tag").first.get_attribute("href") == f"#/claims/{entry.claims[0]}"
+    assert "✓ claim parameters holds" in at.inner_text()
+    question = at.locator("details.question")
+    assert not question.locator("p").first.is_visible()
+    question.locator("summary").click()
+    assert question.locator("p").first.is_visible()
     for picture in page.locator(".prose img").all():
         assert picture.evaluate("node => (node.loading = 'eager', node.decode().then(() => node.naturalWidth))") > 0
 

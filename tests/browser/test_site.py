@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LECTURES = ("000", "001", "002", "003", "004", "errata")
+CHAPTERS = ("counting", "recurrent", "attention", "transformer", "mistakes")
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +20,15 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("number", LECTURES)
-def test_a_lecture_is_shown_at_two_widths(site, page, number, scheme):
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_is_shown_at_two_widths(site, page, name, scheme):
     page.emulate_media(color_scheme=scheme)
-    page.goto((site / "docs" / "lectures" / f"{number}.html").as_uri())
-    assert page.locator("article section section").count() > 10
-    assert number == "errata" or page.locator("article .highlight .hll").count() > 10  # the line of code, marked
+    page.goto((site / "docs" / "learn" / f"{name}.html").as_uri())
+    assert page.locator("article section section").count() > 3
+    assert page.locator("article math").count() > 10
+    assert name == "mistakes" or page.locator("article .highlight .hll").count() >= 4  # the line of code, marked
+    assert name == "mistakes" or page.locator("article details summary").count() > 1
+    assert "$" not in page.locator("article p").first.inner_text()
     assert page.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 0)")
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 900})
@@ -34,10 +37,10 @@ def test_a_lecture_is_shown_at_two_widths(site, page, number, scheme):
 
 def test_the_search_finds_without_a_server(site, page):
     page.goto((site / "search.html").as_uri() + "?q=epanechnikov")
-    found = page.locator("#search-results a", has_text="Errata")
+    found = page.locator("#search-results a", has_text="Common mistakes")
     found.first.wait_for()
     found.first.click()
-    page.wait_for_url("**/errata.html*")
+    page.wait_for_url("**/mistakes.html*")
     assert "epanechnikov" in page.inner_text("article").lower()
     page.goto((site / "search.html").as_uri() + "?q=zyxwvutsrq")
     page.wait_for_selector("text=did not match any documents")

@@ -41,7 +41,7 @@ def test_the_wheel_holds_recipes_types_and_licence(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert package <= names
-    assert {f"regard/learn/lectures/pages/{number}.md" for number in ("000", "004", "errata")} <= names
+    assert {f"regard/learn/lectures/pages/{number}.md" for number in ("counting", "gpt", "mistakes")} <= names
     assert "regard/learn/lectures/pages/figures/unrolled.svg" in names
 
 

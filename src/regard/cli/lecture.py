@@ -1,4 +1,4 @@
-"""`lecture`: the companion to the lectures."""
+"""`lecture`: the course."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ if TYPE_CHECKING:
 
 
 def lecture(place: str | None = None, /, *, json: Json = False) -> None:
-    """Read the lectures: each idea with its equation, its line of code, a command, and the claim that tests it.
+    """Read the course: each idea with its equation, its lines of code, a command, and the verdict of its test.
 
-    Without an argument, list the lectures and the errata of their notes.
+    Without an argument, list the chapters.
 
         regard lecture
-        regard lecture 003
+        regard lecture 3
+        regard lecture attention
         regard lecture 003:49
 
     Parameters
     ----------
     place
-        a lecture (003), a line of its notes (003:49), or errata: mistakes in the notes, and a glossary
+        a chapter by number or name, mistakes (common ones, and a glossary), about, or a line of the notes that the
+        course is based on (003:49)
     """
     from regard.learn.lectures import find, get_lecture, lectures
     from regard.report.table import print_json, print_table
 
     if place is None:
-        pages = [*lectures(), get_lecture("errata")]
+        pages = [*lectures(), get_lecture("mistakes"), get_lecture("about")]
         rows: list[dict[str, Any]] = [
-            {"number": page.number, "title": page.title, "entries": len(page.entries), "summary": page.summary}
+            {"name": page.name, "title": page.title, "sections": len(page.entries), "summary": page.summary}
             for page in pages
         ]
-        headings = {"number": "lecture", "title": "title", "entries": "entries", "summary": "what it is about"}
+        headings = {"name": "chapter", "title": "title", "sections": "sections", "summary": "summary"}
         print_json(rows) if json else print_table(rows, headings)
     elif ":" in place:
         found = find(place)
@@ -46,7 +48,7 @@ def lecture(place: str | None = None, /, *, json: Json = False) -> None:
 
 
 def _words(found: Found) -> str:
-    """The entry and around each of its lines of code a few more, as markdown."""
+    """The section, and the code around each of its lines, as markdown."""
     from regard.learn.lectures.code_anchor import SOURCE
     from regard.learn.lectures.lecture_pages import terminal_words
 
@@ -58,11 +60,10 @@ def _words(found: Found) -> str:
         width = len(str(lines[-1][0]))
         code = "\n".join(f"{'>' if number == anchor.line else ' '} {number:>{width}}  {line}" for number, line in lines)
         parts.append(f"{source / anchor.place}\n\n```text\n{code}\n```")
-    parts += [f"`{command}` trains the run that Try uses." for command in found.runs]
     if found.entry.claims:
         parts.append(f"`regard claims {' '.join(found.entry.claims)}` tests it.")
     parts += [f"`regard exercise {name}` lets you write it." for name in found.entry.exercises]
-    parts += [f"Erratum. {terminal_words(entry.markdown).removeprefix('## ')}" for entry in found.errata]
+    parts += [f"Common mistake. {terminal_words(entry.markdown).removeprefix('## ')}" for entry in found.errata]
     return "\n\n".join(parts)
 
 
@@ -81,11 +82,10 @@ def _print(markdown: str) -> None:
 
 def _page(page: Page) -> dict[str, Any]:
     return {
-        "number": page.number,
+        "name": page.name,
         "title": page.title,
         "summary": page.summary,
-        "lines": page.last_line,
-        "entries": [_entry(entry) for entry in page.entries],
+        "sections": [_entry(entry) for entry in page.entries],
     }
 
 
@@ -109,8 +109,7 @@ def _found(found: Found) -> dict[str, Any]:
         code["around"] = [{"line": number, "text": text} for number, text in anchor.around()]
     return {
         "place": found.place,
-        "lecture": found.page.number,
+        "chapter": found.page.name,
         **entry,
-        "runs": found.runs,
-        "errata": [_entry(one) for one in found.errata],
+        "mistakes": [_entry(one) for one in found.errata],
     }

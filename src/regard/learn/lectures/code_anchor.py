@@ -38,12 +38,14 @@ class Anchor:
     def place(self) -> str:
         return f"{self.file}:{self.line}"
 
-    def around(self, before: int = 2, after: int = 2) -> list[tuple[int, str]]:
-        """The line and some around it, with their numbers."""
+    def around(self, before: int = 4, after: int = 4) -> list[tuple[int, str]]:
+        """The line and some around it, with their numbers; of a function its statements, not its head or docstring."""
         lines, line = _lines(self.file), self.line
-        return [
-            (number, lines[number - 1]) for number in range(max(1, line - before), min(len(lines), line + after) + 1)
-        ]
+        body = _body(self.file, line)
+        shown = range(max(body.start, line - before), min(body.stop, line + after + 1))
+        while len(shown) > 1 and not lines[shown[-1] - 1].strip():
+            shown = shown[:-1]
+        return [(number, lines[number - 1]) for number in shown]
 
 
 @cache
@@ -54,6 +56,18 @@ def _lines(file: str) -> list[str]:
             f"regard/{file} does not exist: the page of the lecture belongs to another version of Regard."
         )
     return path.read_text(encoding="utf-8").splitlines()
+
+
+def _body(file: str, line: int) -> range:
+    """The lines of the innermost function's statements around a line; outside of functions, those of the file."""
+    lines = _lines(file)
+    inside = range(1, len(lines) + 1)
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+            if first.lineno <= line and first.lineno >= inside.start:
+                inside = range(first.lineno, (node.end_lineno or node.lineno) + 1)
+    return inside
 
 
 @cache

@@ -1,20 +1,19 @@
-"""The pages docs/lectures/*.md, read: which lines of the notes each entry explains, and what belongs to them.
+"""The course, docs/learn/*.md, read: its chapters, and which code, command, claim and exercise belong to each section.
 
-An entry is a section whose first line names its lines. Its list at the end is read, too; the rest is prose:
+The course grew from five sets of handwritten notes. A section names their lines in a comment, which readers do not see;
+together the sections explain every line of the notes, each line once. The list at its end is read, too:
 
-    ## The update of the hidden state
-    *003:48–52.*
+    ## The hidden state
+    <!-- notes: 003:29–52; 001:29–38 -->
 
-    … prose, equations, figures …
+    … prose, $formulas$, figures, questions in <details> …
 
     - Code: [layers/recurrent.py](../../src/regard/layers/recurrent.py): `return {"hidden": …}`
-    - Try: `regard inspect runs/rnn "The cat sees the dog."`
+    - Try: `regard inspect gallery/lstm "The cat sleeps."`
     - Claim: `vanishing`
     - Exercise: `rnn-step`
 
-Where a file has that text twice, the function is named: `[…](…) in Dot.compare: …`.
-Together the entries of a lecture explain every line of its notes, each line once. Errata may concern several places:
-`*003:255; 003:265.*`.
+If a file has that text twice, the function is named: `[…](…) in Dot.compare: …`.
 """
 
 from __future__ import annotations
@@ -26,16 +25,23 @@ from functools import cache
 from pathlib import Path
 
 from regard.base.errors import RegardError
+from regard.claims.documented_verdicts import documented_verdicts
 from regard.learn.lectures.code_anchor import SOURCE, Anchor
+from regard.learn.lectures.mathematics import FORMULA, as_text
 
-NUMBERS = ("000", "001", "002", "003", "004")
-ERRATA = "errata"
-PLACES = re.compile(r"^\*(\d{3}:\d+(?:–\d+)?(?:; \d{3}:\d+(?:–\d+)?)*)\.\*$", re.M)
+CHAPTERS = ("counting", "embeddings", "recurrent", "translation", "attention", "transformer", "gpt", "after-gpt")
+MISTAKES, ABOUT = "mistakes", "about"
+LECTURES = {"000": 132, "001": 198, "002": 58, "003": 300, "004": 238}  # the notes, and how many lines each has
+VERDICTS = {"holds": "✓ {} holds", "fails": "✗ {} fails", "inconclusive": "? {} is inconclusive"}
+
+PLACES = re.compile(r"^<!-- notes: (\d{3}:\d+(?:–\d+)?(?:; \d{3}:\d+(?:–\d+)?)*) -->$", re.M)
 CODE = re.compile(r"^- Code: \[([\w/]+\.py)\]\(\.\./\.\./src/regard/\1\)(?: in ([\w.]+))?: `(.+)`$", re.M)
-TRAIN = re.compile(r"^regard train .*--run (\S+).*$", re.M)
 TRY = re.compile(r"^- Try: `(.+?)`", re.M)
+CLAIMS = re.compile(r"^- Claim: (.+)$", re.M)
 NAMED = re.compile(r"^- (Claim|Exercise): (.+)$", re.M)
 FIGURE = re.compile(r"^!\[(.*?)\]\((\S+?)\)$", re.M)
+FOLDED = re.compile(r"<details><summary>(.*?)</summary>\n\n(.*?)\n\n</details>", re.S)
+COMMENT = re.compile(r"^<!-- .*? -->\n+", re.M)
 LINE = re.compile(r"(\d{3}):(\d{1,6})")
 
 
@@ -54,8 +60,10 @@ class LineRange:
 
 @dataclass(frozen=True)
 class LectureEntry:
+    """A section of a chapter."""
+
     title: str
-    lines: tuple[LineRange, ...]
+    lines: tuple[LineRange, ...]  # of the notes
     markdown: str  # with its heading
     code: tuple[Anchor, ...]
     commands: tuple[str, ...]
@@ -65,70 +73,67 @@ class LectureEntry:
 
     @property
     def equations(self) -> list[str]:
-        """Its indented lines: the equations as the page writes them."""
-        return [line.strip() for line in self.markdown.splitlines() if line.startswith("    ") and line.strip()]
+        """Its displayed formulas, in LaTeX."""
+        return [found[1].strip() for found in FORMULA.finditer(self.markdown) if found[1]]
 
 
 @dataclass(frozen=True)
 class Page:
-    number: str  # 000 … 004, or errata
+    name: str
     title: str
     summary: str
     markdown: str
     entries: tuple[LectureEntry, ...]
 
     @property
-    def last_line(self) -> int:
-        """The number of lines of the notes."""
-        return max(lines.last for entry in self.entries for lines in entry.lines)
-
-    @property
     def words(self) -> str:
-        """The page for a terminal: code with its line, figures by name, links without their targets."""
+        """The page for a terminal: code with its line, figures by name, formulas as text, links without targets."""
         return terminal_words(self.markdown)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The entries for a line of the notes."""
+    """The section for a line of the notes."""
 
     place: str
     page: Page
     entry: LectureEntry
     errata: tuple[LectureEntry, ...]
 
-    @property
-    def runs(self) -> list[str]:
-        """The commands at the beginning of the page that train what the entry's commands use."""
-        head = self.page.markdown.partition("\n## ")[0]
-        used = {word for command in self.entry.commands for word in command.split()}
-        return [trained[0] for trained in TRAIN.finditer(head) if trained[1] in used]
-
 
 def lectures() -> list[Page]:
-    return [get_lecture(number) for number in NUMBERS]
+    """The chapters in their order."""
+    return [get_lecture(name) for name in CHAPTERS]
 
 
-def get_lecture(number: str) -> Page:
-    if number not in (*NUMBERS, ERRATA):
+def get_lecture(name: str) -> Page:
+    """A chapter by its name or number, or the page "mistakes" or "about".
+
+    Raises:
+        RegardError: If there is no such page.
+    """
+    if name.isdecimal() and len(name) < 3 and 1 <= int(name) <= len(CHAPTERS):
+        name = CHAPTERS[int(name) - 1]
+    if name not in (*CHAPTERS, MISTAKES, ABOUT):
         raise RegardError(
-            f"There is no lecture {number!r}: there are {', '.join(NUMBERS)} and {ERRATA}, as in `regard lecture 003`."
+            f"The course has no chapter {name!r:.60}: choose 1 to {len(CHAPTERS)}, {', '.join(CHAPTERS)}, {MISTAKES}, "
+            f"{ABOUT}, or a line of the notes, as in 003:49."
         )
-    return _read(folder() / f"{number}.md")
+    return _read(folder() / f"{name}.md")
 
 
 def find(place: str) -> Found:
-    """The entry of a line, as in 003:49."""
+    """The section that explains a line of the notes, as in 003:49."""
     named = LINE.fullmatch(place)
-    if not named:
-        raise RegardError(f"{place!r} is not a line of a lecture: write its number and the line, as in 003:49.")
-    page, line = get_lecture(named[1]), int(named[2])
-    at = (page.number, line)
-    for entry in page.entries:
-        if any(at in lines for lines in entry.lines):
-            errata = [one for one in get_lecture(ERRATA).entries if any(at in lines for lines in one.lines)]
-            return Found(place, page, entry, tuple(errata))
-    raise RegardError(f"Lecture {page.number} has lines 1 to {page.last_line}, but not {line}.")
+    if not named or named[1] not in LECTURES:
+        raise RegardError(f"{place!r:.60} is not a line of the notes: write lecture and line, as in 003:49.")
+    at = (named[1], int(named[2]))
+    for page in [*lectures(), get_lecture(ABOUT)]:
+        for entry in page.entries:
+            if any(at in lines for lines in entry.lines):
+                errata = [one for one in get_lecture(MISTAKES).entries if any(at in lines for lines in one.lines)]
+                return Found(place, page, entry, tuple(errata))
+    raise RegardError(f"Lecture {named[1]} has lines 1 to {LECTURES[named[1]]}, but not {named[2]}.")
 
 
 def with_places(markdown: str, show: Callable[[Anchor], str]) -> str:
@@ -136,32 +141,57 @@ def with_places(markdown: str, show: Callable[[Anchor], str]) -> str:
     return CODE.sub(lambda match: show(Anchor(match[1], match[3], match[2] or "")), markdown)
 
 
+def with_verdicts(markdown: str, link: Callable[[str], str]) -> str:
+    """The page with the documented verdict of each claim, its number and its control; `link`: how a name is written."""
+
+    def items(match: re.Match[str]) -> str:
+        return "\n".join(f"- {verdict_words(name, link(name))}" for name in re.findall(r"`([\w-]+)`", match[1]))
+
+    return CLAIMS.sub(items, markdown)
+
+
+def verdict_words(name: str, shown: str) -> str:
+    """The documented verdict of a claim in one line."""
+    known = documented_verdicts()[name]
+    verdict = VERDICTS.get(known.verdict, "– {} has not been run yet").format(f"claim {shown}")
+    decides = f"{known.decides}: " if known.decides else ""
+    return f"{verdict}: {decides}{known.measured}. Control: {known.control}." if known.measured else f"{verdict}."
+
+
 def terminal_words(markdown: str) -> str:
     markdown = with_places(markdown, lambda anchor: f"- Code: {anchor.place}: `{anchor.text}`")
+    markdown = with_verdicts(COMMENT.sub("", markdown), lambda name: f"`{name}`")
+    markdown = FOLDED.sub(lambda match: f"**Question.** {match[1]}\n\n**Answer.** {match[2]}", markdown)
     markdown = FIGURE.sub(lambda match: f"[Figure: {match[1]}]", markdown)
+    markdown = FORMULA.sub(lambda match: f"\n    {as_text(match[1])}\n" if match[1] else as_text(match[2]), markdown)
     return re.sub(r"(?<!!)\[([^\]]+)\]\([^)\s]+\)", r"\1", markdown)
 
 
 def folder() -> Path:
     """The folder of the pages: inside an installed package, or docs/ of a repository."""
     inside = SOURCE / "learn" / "lectures" / "pages"
-    return inside if inside.is_dir() else SOURCE.parents[1] / "docs" / "lectures"
+    return inside if inside.is_dir() else SOURCE.parents[1] / "docs" / "learn"
 
 
 @cache
 def _read(path: Path) -> Page:
     markdown = path.read_text(encoding="utf-8")
     head, *sections = re.split(r"^(?=## )", markdown, flags=re.M)
-    title, summary = re.match(r"# (?:Lecture \d{3}: )?(.+)\n\n(.+)\n", head).groups()  # type: ignore[union-attr]
-    return Page(path.stem, title, summary, markdown, tuple(map(_entry, filter(PLACES.search, sections))))
+    title, summary = re.match(r"# (.+)\n\n(.+)\n", head).groups()  # type: ignore[union-attr]
+    return Page(
+        path.stem,
+        title,
+        summary,
+        markdown,
+        tuple(_entry(one) for one in sections if PLACES.search(one) or CODE.search(one)),
+    )
 
 
 def _entry(markdown: str) -> LectureEntry:
     places = PLACES.search(markdown)
-    assert places
     return LectureEntry(
         title=markdown.partition("\n")[0].removeprefix("## "),
-        lines=tuple(map(_lines, places[1].split("; "))),
+        lines=tuple(map(_lines, places[1].split("; "))) if places else (),
         markdown=markdown.strip(),
         code=tuple(Anchor(file, text, within) for file, within, text in CODE.findall(markdown)),
         commands=tuple(TRY.findall(markdown)),

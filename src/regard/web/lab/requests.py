@@ -297,7 +297,7 @@ class RunClaim(Fields):
 
 @dataclass(frozen=True)
 class Lecture(Fields):
-    number: str = text("", max_length=20, doc="of the lecture")
+    name: str = text("", max_length=20, doc="of the chapter, or a line of the notes such as 003:49")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The view Lectures: the companion's pages, each section beside its lines of the notes, code, commands and claims."""
+"""The view Course: the chapters, each section with its formulas, code, commands and the verdicts of its claims."""
 
 from __future__ import annotations
 
@@ -11,23 +11,35 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.base.errors import RegardError
-from regard.learn.lectures.code_anchor import SOURCE, Anchor
-from regard.learn.lectures.lecture_pages import ERRATA, LectureEntry, Page, folder, get_lecture, lectures
+from regard.learn.lectures.code_anchor import Anchor
+from regard.learn.lectures.lecture_pages import (
+    ABOUT,
+    COMMENT,
+    MISTAKES,
+    LectureEntry,
+    Page,
+    find,
+    folder,
+    get_lecture,
+    lectures,
+    verdict_words,
+)
+from regard.learn.lectures.mathematics import FORMULA, as_mathml
 from regard.web.lab.application import asked, in_thread, reply
 from regard.web.lab.requests import Lecture, OneName
 
-BEFORE, AFTER = 2, 7  # lines of code that are shown around an anchor
 LISTED = re.compile(r"^- (?:Code|Try|Claim|Exercise): .*\n?", re.M)  # shown beside the prose
-PLACES = re.compile(r"^\*\d{3}:[^*]*\*\n+", re.M)
 
 
 async def every(request: Request) -> Response:
-    return reply([_head(page) for page in await in_thread(lambda: [*lectures(), get_lecture(ERRATA)])])
+    return reply(
+        [_head(page) for page in await in_thread(lambda: [*lectures(), get_lecture(MISTAKES), get_lecture(ABOUT)])]
+    )
 
 
 async def one(request: Request) -> Response:
-    """`?number=003`"""
-    return reply(await in_thread(_whole, (await asked(request, Lecture)).number))
+    """`?name=recurrent`, or a line of the notes, `?name=003:49`"""
+    return reply(await in_thread(_whole, (await asked(request, Lecture)).name))
 
 
 async def figure(request: Request) -> Response:
@@ -43,28 +55,35 @@ def _figures() -> set[str]:
 
 
 def _head(page: Page) -> dict[str, Any]:
-    return {"number": page.number, "title": page.title, "summary": page.summary}
+    return {"name": page.name, "title": page.title, "summary": page.summary}
 
 
-def _whole(number: str) -> dict[str, Any]:
-    page = get_lecture(number)
+def _whole(name: str) -> dict[str, Any]:
+    found = find(name) if ":" in name else None
+    page = found.page if found else get_lecture(name)
     begin, *sections = re.split(r"^(?=## )", page.markdown, flags=re.M)
     entries = {entry.markdown: entry for entry in page.entries}
     return _head(page) | {
         "begin": "\n".join(begin.splitlines()[3:]),  # after title and summary
         "sections": [_section(text, entries.get(text.strip())) for text in sections],
+        "formulas": {one[1] or one[2]: as_mathml(one[1] or one[2], block=bool(one[1])) for one in _formulas(page)},
+        "at": found.entry.title if found else "",
     }
+
+
+def _formulas(page: Page) -> list[re.Match[str]]:
+    return list(FORMULA.finditer(page.markdown))
 
 
 def _section(text: str, entry: LectureEntry | None) -> dict[str, Any]:
     title, _, prose = text.partition("\n")
+    claims = entry.claims if entry else ()
     return {
         "title": title.removeprefix("## "),
-        "lines": "; ".join(map(str, entry.lines)) if entry else "",
-        "prose": PLACES.sub("", LISTED.sub("", prose)).strip("\n"),
+        "prose": COMMENT.sub("", LISTED.sub("", prose)).strip("\n"),
         "code": list(map(_code, entry.code)) if entry else [],
         "commands": entry.commands if entry else (),
-        "claims": entry.claims if entry else (),
+        "claims": [{"name": claim, "words": verdict_words(claim, claim)} for claim in claims],
         "exercises": entry.exercises if entry else (),
     }
 
@@ -72,12 +91,10 @@ def _section(text: str, entry: LectureEntry | None) -> dict[str, Any]:
 def _code(anchor: Anchor) -> dict[str, Any]:
     """The line of code that a section names, with those around it; without them, if this is another version."""
     try:
-        at = anchor.line
+        lines = anchor.around()
     except RegardError:
         return {"place": anchor.file, "first": 0, "at": 0, "lines": [anchor.text]}
-    lines = (SOURCE / anchor.file).read_text(encoding="utf-8").splitlines()
-    first = max(1, at - BEFORE)
-    return {"place": anchor.place, "first": first, "at": at, "lines": lines[first - 1 : at + AFTER]}
+    return {"place": anchor.place, "first": lines[0][0], "at": anchor.line, "lines": [line for _, line in lines]}
 
 
 ROUTES = [

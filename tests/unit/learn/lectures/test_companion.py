@@ -1,10 +1,9 @@
-"""The lectures' pages: every line of the notes is explained, and every line of code, claim and figure they name exists.
+"""The course: every line of the notes is explained, and every line of code, claim and figure that it names exists.
 
 The notes are not in the repository. What is known of them here: how many lines each has, and where each of their
 systems, mechanisms and statements stands.
 """
 
-import doctest
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +14,12 @@ from regard.base.errors import RegardError
 from regard.claims.all_claims import NAMES, get_claim
 from regard.learn.exercises.exercise_list import EXERCISES
 from regard.learn.lectures import Anchor, find, get_lecture, lectures
-from regard.learn.lectures.lecture_pages import CODE, PLACES, folder
+from regard.learn.lectures.lecture_pages import ABOUT, CODE, LECTURES, MISTAKES, PLACES, folder, verdict_words
+from regard.learn.lectures.mathematics import FORMULA, as_mathml, as_text
 from regard.systems.catalogue import SYSTEMS
 
-PAGES = Path(__file__).parents[4] / "docs" / "lectures"
-LINES = {"000": 132, "001": 198, "002": 58, "003": 300, "004": 238}
-NOTHING = {"001:48–54", "002:1–2"}  # the course's organisation, and a title
+PAGES = Path(__file__).parents[4] / "docs" / "learn"
+COMMENTS = re.compile(r"<!-- .*? -->")
 SYSTEM_LINES = {
     "ngram": ["002:3", "002:5"], "dan": ["002:7", "002:41"], "nnlm": ["004:3", "002:7"],
     "rnn": ["001:31", "003:49", "003:53", "002:11", "004:8", "001:104"], "lstm": ["001:41", "002:17", "003:186"],
@@ -41,36 +40,87 @@ MECHANISM_LINES = {
     "block": ["001:180"], "tasks": ["001:70", "001:71", "001:75", "001:76"], "two pairs": ["001:78", "001:84"],
     "learning to align": ["004:204"],
 }  # fmt: skip
-ENTRIES = [(page, entry) for page in lectures() for entry in page.entries]
+CHAPTERS = lectures()
+ALL = [*CHAPTERS, get_lecture(MISTAKES), get_lecture(ABOUT)]
+ENTRIES = [(page, entry) for page in CHAPTERS for entry in page.entries]
 EVERY = pytest.mark.parametrize(("page", "entry"), ENTRIES, ids=lambda one: str(getattr(one, "title", "")))
+OTHER_SECTIONS = {"Summary and reading", "How it writes", "Why did it say that?", "Words", "How to use it", "License"}
 
 
-@pytest.mark.parametrize("page", lectures(), ids=lambda page: page.number)
-def test_the_entries_of_a_lecture_explain_every_line_once(page):
-    lines = [entry.lines[0] for entry in page.entries]
-    assert all(len(entry.lines) == 1 for entry in page.entries)
+@pytest.mark.parametrize("lecture", LECTURES)
+def test_the_chapters_explain_every_line_of_the_notes_once(lecture):
+    entries = [entry for page in [*CHAPTERS, get_lecture(ABOUT)] for entry in page.entries]
+    lines = sorted(
+        (one for entry in entries for one in entry.lines if one.lecture == lecture), key=lambda one: one.first
+    )
     assert lines[0].first == 1
-    assert lines[-1].last == LINES[page.number]
+    assert lines[-1].last == LECTURES[lecture]
     assert all(after.first == before.last + 1 for before, after in pairwise(lines))
-    assert all(one.lecture == page.number for one in lines)
 
 
-@pytest.mark.parametrize("page", [*lectures(), get_lecture("errata")], ids=lambda page: page.number)
+@pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
 def test_every_section_and_every_anchor_is_understood(page):
     """A section that the parser passes over would explain nothing, and a list that it misreads would be no code."""
-    without_lines = [part for part in re.split(r"^## ", page.markdown, flags=re.M)[1:] if not PLACES.search(part)]
-    assert [part.partition("\n")[0] for part in without_lines] == (["Words"] if page.number == "errata" else [])
+    titles = {part.partition("\n")[0] for part in re.split(r"^## ", page.markdown, flags=re.M)[1:]}
+    assert titles - {entry.title for entry in page.entries} <= OTHER_SECTIONS
+    assert len(PLACES.findall(page.markdown)) == page.markdown.count("<!-- notes")
     assert len(CODE.findall(page.markdown)) == page.markdown.count("\n- Code:")
     assert sum(len(entry.commands) for entry in page.entries) == page.markdown.count("\n- Try:")
+    assert page.markdown.count("<details>") == page.words.count("**Question.**")
 
 
 @EVERY
 def test_an_entry_names_code_that_exists_and_claims_that_exist(page, entry):
-    """`line` fails unless the text stands on exactly one line of the file, or of the function that is named."""
-    assert all(anchor.line > 0 for anchor in entry.code)
+    """`line` fails unless the text is on exactly one line of the file, or of the function that is named."""
     assert set(entry.claims) <= set(NAMES)
     assert all((folder() / figure).is_file() for figure in entry.figures)
-    assert str(entry.lines[0]) in NOTHING or (entry.code and (entry.claims or entry.commands))
+    assert entry.code
+    assert entry.claims or entry.commands
+    for anchor in entry.code:
+        shown = dict(anchor.around())
+        assert anchor.text in shown[anchor.line]
+        assert not any(re.match(r"\s*(def|class) ", line) for line in shown.values()), anchor
+        assert len(shown) <= 15
+
+
+def test_the_notes_are_not_shown_to_those_who_do_not_have_them():
+    for page in CHAPTERS:
+        assert not re.search(r"\b00[0-4]:\d", COMMENTS.sub("", page.markdown)), page.name
+        assert not re.search(r"\b00[0-4]:\d", page.words), page.name
+
+
+@pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.name)
+def test_a_chapter_has_goals_prerequisites_minutes_questions_a_summary_and_papers(page):
+    head, end = page.markdown.partition("\n## ")[0], page.markdown.rpartition("\n## ")[2]
+    assert re.search(r"^\*Chapter \d of 8 · about \d+ minutes · needs .+\*$", head, flags=re.M)
+    assert "**After this chapter you can**" in head
+    assert end.startswith("Summary and reading")
+    assert re.search(r"\((?:19|20)\d\d\)", end)
+    assert page.markdown.count("<details>") >= 1 or page.name == "after-gpt"
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
+def test_every_formula_becomes_mathml_and_text(page):
+    """No dollar is left over, so none was misread."""
+    for found in FORMULA.finditer(page.markdown):
+        latex = found[1] or found[2]
+        assert as_mathml(latex).startswith("<math")
+        assert not re.search(r"[\\$]", as_text(latex)), latex
+    prose = re.sub(r"```.*?```|`[^`]*`", "", FORMULA.sub("", page.markdown), flags=re.S)
+    assert "$" not in prose
+
+
+def test_a_formula_reads_as_text():
+    assert as_text(r"h_t = \tanh(W x_t + U h_{t-1})").replace(" ", "") == "h_t=tanh(Wx_t+Uh_{t−1})"
+    assert as_text(r"\frac{1}{m} \sum_i v_i") == "1/m ∑_i v_i"
+    assert as_text(r"Q K^\top") == "Q K⊤"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_claim_is_shown_with_its_verdict(name):
+    words = verdict_words(name, f"`{name}`")
+    assert words[0] in "✓✗?–"
+    assert f"`{name}`" in words
 
 
 def test_every_system_mechanism_and_claim_has_its_entry():
@@ -80,7 +130,7 @@ def test_every_system_mechanism_and_claim_has_its_entry():
     assert {claim for _, entry in ENTRIES for claim in entry.claims} == set(NAMES)
     lecture_systems = {system.name for system in SYSTEMS if not system.after_gpt}
     assert lecture_systems == set(SYSTEM_LINES)
-    pages = "".join(page.markdown for page in lectures())
+    pages = "".join(page.markdown for page in CHAPTERS)
     assert all(f"`{system.name}`" in pages for system in SYSTEMS if system.after_gpt)
 
 
@@ -99,17 +149,11 @@ def test_every_exercise_is_named_by_the_entry_of_its_line():
     assert named == {exercise.name: find(exercise.lecture).entry.title for exercise in EXERCISES}
 
 
-@pytest.mark.parametrize("entry", get_lecture("errata").entries, ids=lambda entry: entry.title)
-def test_an_erratum_concerns_lines_that_exist(entry):
+@pytest.mark.parametrize("entry", get_lecture(MISTAKES).entries, ids=lambda entry: entry.title)
+def test_a_mistake_concerns_lines_that_exist(entry):
     for lines in entry.lines:
-        assert 1 <= lines.first <= lines.last <= LINES[lines.lecture]
+        assert 1 <= lines.first <= lines.last <= LECTURES[lines.lecture]
         assert entry in find(f"{lines.lecture}:{lines.first}").errata
-
-
-@pytest.mark.parametrize("page", lectures(), ids=lambda page: page.number)
-def test_the_worked_numbers_of_a_page_are_computed(page):
-    path = folder() / f"{page.number}.md"
-    assert doctest.testfile(str(path), module_relative=False, encoding="utf-8").failed == 0
 
 
 def test_a_missing_or_ambiguous_line_of_code_is_one_sentence():
@@ -120,22 +164,22 @@ def test_a_missing_or_ambiguous_line_of_code_is_one_sentence():
     with pytest.raises(RegardError, match="does not exist"):
         _ = Anchor("layers/nothing.py", "x").line
     one = Anchor("layers/scores.py", "return query @ keys.transpose(-2, -1)", "Dot.compare")
-    assert one.around(1, 0)[0][1].lstrip().startswith("def compare")
+    assert [line.strip() for _, line in one.around()] == ["return query @ keys.transpose(-2, -1)"]
 
 
-@pytest.mark.parametrize("page", [*lectures(), get_lecture("errata")], ids=lambda page: page.number)
+@pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
 def test_pages_say_for_whom_they_are_and_what_they_link_to_exists(page):
-    assert re.search(r"^For a ", page.markdown, flags=re.M)
+    assert re.search(r"\bFor a learner", page.markdown)
     targets = re.findall(r"\]\(([^)\s]+)\)", page.markdown)
     beside = [target.partition("#")[0] for target in targets if not target.startswith(("http", "#"))]
-    assert beside or page.number == "errata"
+    assert beside or page.name == MISTAKES
     for target in beside:
         assert (PAGES / target).exists(), target
 
 
 def test_figures_are_small_load_nothing_and_are_all_shown():
     paths = sorted((PAGES / "figures").glob("*.svg"))
-    shown = {name for page in lectures() for name in re.findall(r"\(figures/([\w-]+\.svg)\)", page.markdown)}
+    shown = {name for page in CHAPTERS for name in re.findall(r"\(figures/([\w-]+\.svg)\)", page.markdown)}
     assert {path.name for path in paths} == shown
     assert len(shown) >= 9
     for path in paths:

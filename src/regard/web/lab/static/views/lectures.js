@@ -1,6 +1,6 @@
-// Lectures: the companion's pages, each section beside the lines of the notes, the code, the commands and the claims it is about.
+// Course: the chapters, each section with its formulas, the code, the commands and the verdicts of its claims.
 //
-//   #/lectures          #/lectures/003?at=003:49
+//   #/lectures          #/lectures/recurrent          #/lectures?at=003:49
 import { link } from "../address.js";
 import { el, notice, put, speak } from "../dom.js";
 import { markdown } from "../markdown.js";
@@ -12,26 +12,41 @@ function shownAs(command, runs) {
   return link(run.task === "translation" ? "translation" : "sentence", "", { run: run.name, text: asked[3] || "", show: command.includes("--work") ? "work" : null });
 }
 
+const SPACE = "http://www.w3.org/1998/Math/MathML";
+
+// MathML that the server made from a formula; only elements of MathML and their plain attributes are taken.
+function typeset(source) {
+  const take = (node) => {
+    const made = document.createElementNS(SPACE, node.localName);
+    for (const { name, value } of node.attributes) if (/^(display|stretchy|mathvariant|fence|form|separator|accent|width|columnalign|linethickness|minsize|maxsize)$/.test(name)) made.setAttribute(name, value);
+    made.append(...[...node.childNodes].map((part) => (part.nodeType === Node.ELEMENT_NODE ? take(part) : document.createTextNode(part.textContent))));
+    return made;
+  };
+  const { documentElement: root } = new DOMParser().parseFromString(source, "application/xml");
+  return root.namespaceURI === SPACE && root.localName === "math" ? take(root) : null;
+}
+
 export default {
-  title: "Lectures",
+  title: "Course",
   mount(root, address, api) {
     let ended = false;
 
     async function list() {
-      const found = await api.get("lectures");
+      const chapters = await api.get("lectures");
       if (ended) return;
-      put(root, el("div", { class: "head" }, el("h1", {}, "Lectures"), el("p", { class: "quiet-text flush" }, "The lecture notes line by line: the code, a command that shows it, and a claim that tests it.")),
-        el("ol", { class: "statements" }, found.map((one) => el("li", {}, el("a", { href: link("lectures", one.number), class: "claim lecture" },
-          el("span", { class: "mono quiet-text" }, one.number), el("span", {}, el("b", {}, one.title), el("span", { class: "help" }, one.summary)))))));
+      put(root, el("div", { class: "head" }, el("h1", {}, "Course"), el("p", { class: "quiet-text flush" }, "From counting to GPT: each idea with its equation, its lines of code, a command, and the verdict of its test.")),
+        el("ol", { class: "statements" }, chapters.map((one, place) => el("li", {}, el("a", { href: link("lectures", one.name), class: "claim lecture" },
+          el("span", { class: "mono quiet-text" }, place < 8 ? String(place + 1) : "·"), el("span", {}, el("b", {}, one.title), el("span", { class: "help" }, one.summary)))))));
     }
 
-    async function open() {
-      const [found, { runs }] = await Promise.all([api.get("lectures/one", { number: address.path }), api.get("runs")]);
+    async function open(name) {
+      const [page, { runs }] = await Promise.all([api.get("lectures/one", { name }), api.get("runs")]);
       if (ended) return;
-      document.title = `${found.title} · Regard lab`;
+      document.title = `${page.title} · Regard lab`;
       const how = {
-        link: (target, words) => { const page = /^(\w+)\.md/.exec(target); return page ? el("a", { href: link("lectures", page[1]) }, words) : el("code", {}, words); },
+        link: (target, words) => { const other = /^([\w-]+)\.md/.exec(target); return other ? el("a", { href: link("lectures", other[1]) }, words) : /^https:/.test(target) ? el("a", { href: target, rel: "noreferrer" }, words) : el("span", {}, words); },
         picture: (file, words) => el("figure", {}, el("img", { src: `./api/lectures/figure?name=${encodeURIComponent(file)}`, alt: words, loading: "lazy" }), el("figcaption", {}, words)),
+        formula: (latex) => (Object.hasOwn(page.formulas, latex) ? typeset(page.formulas[latex]) : null),
       };
       const command = (words) => {
         const here = shownAs(words, runs);
@@ -40,27 +55,21 @@ export default {
       };
       const code = (one) => el("details", {}, el("summary", {}, el("code", {}, one.place)),
         el("pre", { class: "source" }, one.lines.map((line, place) => el("span", { class: one.first + place === one.at ? "line at" : "line" }, `${one.first ? String(one.first + place).padStart(4) : ""}  ${line}\n`))));
-      const section = (one) => el("section", { class: "section lecture-part", id: `at-${one.lines.replace(/\W+/g, "-")}`, data: { lines: one.lines } },
-        el("h2", {}, one.title, one.lines && el("span", { class: "tag" }, one.lines)),
+      const section = (one) => el("section", { class: "section lecture-part" },
+        el("h2", {}, one.title),
         el("div", { class: "prose" }, markdown(one.prose, how)),
         (one.code.length > 0 || one.commands.length > 0 || one.claims.length > 0 || one.exercises.length > 0) && el("aside", { class: "beside-it", "aria-label": "Code, commands, claims" },
           one.code.map(code), one.commands.map(command),
-          one.claims.length > 0 && el("p", {}, "Claims: ", one.claims.map((name) => [el("a", { class: "tag", href: link("claims", name) }, name), " "])),
-          one.exercises.length > 0 && el("p", {}, "Exercises: ", one.exercises.map((name) => [el("code", {}, `regard exercise ${name}`), " "]))));
-      put(root, el("p", { class: "path" }, el("a", { href: link("lectures") }, "Lectures"), ` / ${found.number}`), el("h1", {}, found.title), el("p", { class: "lead" }, found.summary),
-        el("div", { class: "prose" }, markdown(found.begin, how)), found.sections.map(section));
-      go();
+          one.claims.map((claim) => el("p", { class: "verdict-line" }, el("a", { class: "tag", href: link("claims", claim.name) }, claim.name), ` ${claim.words}`)),
+          one.exercises.length > 0 && el("p", {}, "Exercises: ", one.exercises.map((exercise) => [el("code", {}, `regard exercise ${exercise}`), " "]))));
+      put(root, el("p", { class: "path" }, el("a", { href: link("lectures") }, "Course"), ` / ${page.title}`), el("h1", {}, page.title), el("p", { class: "lead" }, page.summary),
+        el("div", { class: "prose" }, markdown(page.begin, how)), page.sections.map(section));
+      const place = page.at && [...root.querySelectorAll(".lecture-part")].find((one) => one.querySelector("h2").textContent === page.at);
+      if (place) { place.scrollIntoView(); speak(page.at); }
     }
 
-    // The section of a line, as in 003:49.
-    function go() {
-      const [, lecture, line] = /^(\d{3}):(\d+)$/.exec(address.query.get("at") || "") || [];
-      const holds = (range) => { const [, of, first, last] = /(\d{3}):(\d+)(?:–(\d+))?/.exec(range) || []; return of === lecture && Number(first) <= Number(line) && Number(line) <= Number(last || first); };
-      const place = line && [...root.querySelectorAll("[data-lines]")].find((one) => one.dataset.lines.split("; ").some(holds));
-      if (place) { place.scrollIntoView(); speak(place.querySelector("h2").textContent); }
-    }
-
-    (address.path ? open() : list()).catch(address.fail);
+    const name = address.query.get("at") || address.path;
+    (name ? open(name) : list()).catch(address.fail);
     return () => { ended = true; };
   },
 };
