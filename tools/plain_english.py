@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG", "CODE_OF_CONDUCT")),
     *sorted(ROOT.glob("docs/*.md")),
-    *(page for folder in ("tutorials", "guides", "reference") for page in sorted(ROOT.glob(f"docs/{folder}/*.md"))),
+    *(page for folder in ("tutorials", "guides", "reference", "learn") for page in sorted(ROOT.glob(f"docs/{folder}/*.md"))),
 ]
-OTHERS = {"docs/architecture.md", "docs/exercises.md"}  # written elsewhere; the lectures' pages as well
+OTHERS = {"docs/architecture.md", "docs/exercises.md"}  # written elsewhere
 
 PATTERNS = {  # what is found → what to write
     r"\b(stands?|lies|lie|lay) (in|on|at|below|above|beside|between|there)\b": "is, are",

@@ -32,9 +32,7 @@ LISTED = re.compile(r"^- (?:Code|Try|Claim|Exercise): .*\n?", re.M)  # shown bes
 
 
 async def every(request: Request) -> Response:
-    return reply(
-        [_head(page) for page in await in_thread(lambda: [*lectures(), get_lecture(MISTAKES), get_lecture(ABOUT)])]
-    )
+    return reply(await in_thread(lambda: [_head(one) for one in (*lectures(), *map(get_lecture, (MISTAKES, ABOUT)))]))
 
 
 async def one(request: Request) -> Response:
