@@ -23,6 +23,7 @@ def as_text(latex: str) -> str:
     """h_t = tanh(W x_t + U h_{t−1})"""
     root = ElementTree.fromstring(as_mathml(latex))
     words = re.sub(r" +", " ", _text(root).replace("\u2061", "").replace("…", " … ").replace("∣", "|"))
+    words = re.sub(r"(?<=\w)(?=[∑∏])", " ", words)
     words = re.sub(r"(?<=\w)(?<![_^{])(?=[^\W\d_][_^])", " ", words)  # W x_t
     return re.sub(r"(?<=[(\[{]) | (?=[)\]},;])", "", words).strip()
 
