@@ -13,7 +13,11 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG", "CODE_OF_CONDUCT")),
     *sorted(ROOT.glob("docs/*.md")),
-    *(page for folder in ("tutorials", "guides", "reference", "learn") for page in sorted(ROOT.glob(f"docs/{folder}/*.md"))),
+    *(
+        page
+        for part in ("tutorials", "guides", "reference", "learn")
+        for page in sorted(ROOT.glob(f"docs/{part}/*.md"))
+    ),
 ]
 OTHERS = {"docs/architecture.md", "docs/exercises.md"}  # written elsewhere
 

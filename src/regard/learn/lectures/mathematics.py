@@ -24,21 +24,20 @@ def as_text(latex: str) -> str:
     root = ElementTree.fromstring(as_mathml(latex))
     words = re.sub(r" +", " ", _text(root).replace("\u2061", "").replace("…", " … ").replace("∣", "|"))
     words = re.sub(r"(?<=\w)(?=[∑∏])", " ", words)
-    words = re.sub(r"(?<=\w)(?<![_^{])(?=[^\W\d_][_^])", " ", words)  # W x_t
     return re.sub(r"(?<=[(\[{]) | (?=[)\]},;])", "", words).strip()
 
 
 def _text(node: ElementTree.Element) -> str:
     kind, parts = node.tag.rpartition("}")[2], [_text(part) for part in node]
     if kind == "mfrac":
-        above, below = (part if len(part) < 3 else f"({part})" for part in parts)
+        above, below = (part if len(part.strip()) < 3 else f"({part})" for part in parts)
         return f"{above}/{below}"
     if kind in ("msub", "munder"):
-        return f"{parts[0]}_{_grouped(parts[1])} "
+        return f" {parts[0]}_{_grouped(parts[1])} "
     if kind in ("msup", "mover"):
-        return f"{parts[0]}{'' if parts[1] in '′⊤' else '^'}{_grouped(parts[1])} "
+        return f" {parts[0]}{'' if parts[1] in '′⊤' else '^'}{_grouped(parts[1])} "
     if kind in ("msubsup", "munderover"):
-        return f"{parts[0]}_{_grouped(parts[1])}^{_grouped(parts[2])} "
+        return f" {parts[0]}_{_grouped(parts[1])}^{_grouped(parts[2])} "
     if kind == "msqrt":
         return f"√({''.join(parts)})"
     if kind == "mspace":
