@@ -169,3 +169,48 @@ def test_a_library_call_that_is_the_answer_is_wrong(regard, tmp_path):
     assert out == (
         "✗ scaled-dot-product: line 23 uses scaled_dot_product_attention, which is the answer: write it yourself.\n"
     )
+
+
+RIGHT = """rows = torch.arange(length)[:, None]
+    columns = torch.arange(length)[None, :]
+    allowed = columns <= rows
+    whole = torch.zeros(length, length, dtype=torch.bool)
+    whole[allowed] = True
+    return whole
+"""
+
+
+def test_a_class_is_graded_side_by_side(regard, mine, tmp_path, wrong):
+    """Who fails on what, which mistakes are frequent, who handed in the same program; nothing outside is touched."""
+    folder = tmp_path / "class"
+    sheet = mine("BLANK").read_text("utf-8")
+    answers = {
+        "ada/mask.py": RIGHT,
+        "grace/mask.py": RIGHT.replace("rows", "r").replace("columns", "c").replace("allowed", "ok") + "    # mine",
+        "alan.py": "return torch.ones(length, length, dtype=torch.bool).triu()",
+        "kurt.py": "return torch.ones(length, length, dtype=torch.bool).triu()",
+        "emmy.py": "return torch.ones(length, length, dtype=torch.bool).tril()",
+        "loop.py": "import os; os._exit(0)",
+    }
+    for name, body in answers.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(sheet.replace("BLANK", body), "utf-8")
+    (folder / "broken.py").write_text("def (:\n")
+    (folder / "link.py").symlink_to(tmp_path / "mine.py")
+    code, out, _ = regard("exercise", "check", folder, "--seed", 1, "--jobs", 2, "--json")
+    assert code == 0
+    graded = json.loads(out)
+    rows = {row["file"]: row for row in graded["submissions"]}
+    assert set(rows) == {*answers, "broken.py"}
+    assert {name for name, row in rows.items() if row["right"]} == {"ada/mask.py", "grace/mask.py", "emmy.py"}
+    assert rows["ada/mask.py"]["student"] == "ada"
+    assert rows["alan.py"]["student"] == "alan"
+    assert "not valid Python" in rows["broken.py"]["sentence"]
+    assert "ended the process" in rows["loop.py"]["sentence"]
+    (summary,) = graded["exercises"]
+    assert (summary["answers"], summary["right"]) == (6, 3)
+    assert next(iter(summary["mistakes"].values())) == 2  # the most frequent first
+    assert graded["similar"] == [{"exercise": "causal-mask", "files": ["ada/mask.py", "grace/mask.py"]}]
+    (tmp_path / "empty").mkdir()
+    assert "has no Python files" in wrong("exercise", "check", tmp_path / "empty")
+    assert "--jobs must be at least 1" in wrong("exercise", "check", folder, "--jobs", 0)

@@ -1,4 +1,4 @@
-"""Exercise beam-search: keep the best few beginnings (lecture 004, line 61, is its special case of width 1).
+"""Exercise beam-search: keep the best few beginnings (chapter 4 of the course).
 
 Greedy decoding cannot take back a bad first word. Beam search keeps the `width` best beginnings (hypotheses), extends
 each by every word, and keeps the best `width` of all these candidates again, wherever they come from:

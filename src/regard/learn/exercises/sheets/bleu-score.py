@@ -1,4 +1,4 @@
-"""Exercise bleu-score: clipped precision and the brevity penalty (lecture 004, line 86).
+"""Exercise bleu-score: clipped precision and the brevity penalty (chapter 4 of the course).
 
 BLEU asks how many of a translation's n-grams are in the reference, for n = 1, 2, 3, 4. An n-gram counts at most as
 often as the reference has it (it is clipped), or "the the the the" would be perfect. Precision alone favours short

@@ -1,4 +1,4 @@
-"""Exercise cached-attention: one word at a time, with the same answer (lecture 000, lines 55 and 56).
+"""Exercise cached-attention: one word at a time, with the same answer (chapter 6 of the course).
 
 Attention is parallel while it is trained and sequential while it writes. When a new word arrives, the keys and values
 of the words before it have not changed: they are kept, in the cache. The new word adds its own key and value, and its

@@ -1,4 +1,4 @@
-"""Exercise continuation-counts: Kneser and Ney's counts (lecture 002, line 5: counting done well).
+"""Exercise continuation-counts: Kneser and Ney's counts (chapter 1 of the course).
 
 How probable is a word in a context that was never seen? Not as its frequency says: "Francisco" is frequent, but only
 after "San". Kneser and Ney count in how many different contexts a word has been seen, however often in each:

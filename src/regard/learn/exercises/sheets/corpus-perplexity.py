@@ -1,4 +1,4 @@
-"""Exercise corpus-perplexity: perplexity, over all tokens (lecture 000, line 16).
+"""Exercise corpus-perplexity: perplexity, over all tokens (chapter 1 of the course).
 
 The loss of a text is the average negative log-likelihood over all its tokens, whatever line they are in. Perplexity
 is its exponential: among how many equally probable words would the model have to guess?

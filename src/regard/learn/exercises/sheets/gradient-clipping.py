@@ -1,4 +1,4 @@
-"""Exercise gradient-clipping: scale big gradients (lecture 003, line 147).
+"""Exercise gradient-clipping: scale big gradients (chapter 3 of the course).
 
 Through many steps a gradient can explode, and one such optimizer step ruins the weights. Clipping bounds the
 norm of the whole gradient, that of all parameters together as one long vector g:

@@ -1,4 +1,4 @@
-"""Exercise greedy-decoding: from <bos> until <eos> (lecture 004, lines 60 to 63).
+"""Exercise greedy-decoding: from <bos> until <eos> (chapter 4 of the course).
 
 To write, the model reads the boundary token, takes the most probable next token, reads that one, and so on. It stops
 when it has written <eos>, or after `limit` tokens:

@@ -1,4 +1,4 @@
-"""Exercise gru-gates: the GRU's two gates (lecture 003, line 178; the unit of Bahdanau's encoder).
+"""Exercise gru-gates: the GRU's two gates (chapter 3 of the course).
 
 The gated recurrent unit does without a cell. One gate filters the past before it meets the new word, the other
 decides how much of the past stays:

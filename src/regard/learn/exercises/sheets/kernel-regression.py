@@ -1,4 +1,4 @@
-"""Exercise kernel-regression: Nadaraya and Watson, attention by distance (lecture 004, line 165).
+"""Exercise kernel-regression: Nadaraya and Watson, attention by distance (chapter 5 of the course).
 
 Long before attention had its name, statistics predicted the value at a new point as an average of known values, in
 which near points count more:

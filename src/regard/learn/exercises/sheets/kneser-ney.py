@@ -1,4 +1,4 @@
-"""Exercise kneser-ney: Kneser and Ney's discount (lecture 002, line 5: counting done well).
+"""Exercise kneser-ney: Kneser and Ney's discount (chapter 1 of the course).
 
 A count of 1 is partly luck. Smoothing takes a discount D off every count that is not 0, and gives what it has freed
 to the words in proportion to a lower order's probabilities, P(w), which needs no context:

@@ -1,4 +1,4 @@
-"""Exercise label-smoothing: a loss that is never certain (a change of the loss of lecture 000, line 16).
+"""Exercise label-smoothing: a loss that is never certain (chapter 1 of the course).
 
 The loss −log P(target) is smallest when the model is certain, so it learns to be overconfident. Label smoothing asks
 for a little less: a share ε of the target's probability is spread evenly over all V words, the target among them:

@@ -1,4 +1,4 @@
-"""Exercise layer-norm: layer normalization (lecture 004, line 181).
+"""Exercise layer-norm: layer normalization (chapter 5 of the course).
 
 Each vector on its own is shifted to mean 0 and scaled to variance 1, over its D components; then each component gets
 a gain and a bias of its own, which are learned:

@@ -1,4 +1,4 @@
-"""Exercise lstm-gates: the LSTM's cell and its gates (lecture 003, lines 184 to 203).
+"""Exercise lstm-gates: the LSTM's cell and its gates (chapter 3 of the course).
 
 The plain recurrent network overwrites its whole state at every step. The LSTM keeps a second vector, the cell c, and
 gates decide what happens to each of its components. A gate lies between 0 (closed) and 1 (open):

@@ -1,4 +1,4 @@
-"""Exercise multi-head: several heads side by side (lecture 003, line 300; 004, line 230).
+"""Exercise multi-head: several heads side by side (chapter 6 of the course).
 
 One softmax gives one average. Several heads give several: the D components of query, key and value
 are cut into H pieces of d = D / H neighbouring components, each piece attends on its own, and the outputs are put

@@ -1,4 +1,4 @@
-"""Exercise ngram-counts: count and normalize (lecture 002, line 5).
+"""Exercise ngram-counts: count and normalize (chapter 1 of the course).
 
 A bigram model stores P(next word | word) as a table. Its estimate is a count divided by a sum. Adding k to every
 count keeps a pair that was never seen from having probability 0:

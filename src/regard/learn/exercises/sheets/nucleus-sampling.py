@@ -1,4 +1,4 @@
-"""Exercise nucleus-sampling: which word to draw, top-p (beside lecture 004, line 61, which always takes the best).
+"""Exercise nucleus-sampling: which word to draw, top-p (chapter 4 of the course).
 
 How many words are good ones differs from step to step. The nucleus is the smallest set of most probable words whose
 probabilities sum to at least p; the word with which the sum reaches p belongs to it. Only these may be drawn

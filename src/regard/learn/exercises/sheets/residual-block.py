@@ -1,4 +1,4 @@
-"""Exercise residual-block: the Transformer's block (lecture 001, line 180).
+"""Exercise residual-block: the Transformer's block (chapter 6 of the course).
 
 A block has two sublayers: attention mixes positions, the feed-forward network works on each. Neither replaces x: each
 adds to it, so that gradients pass straight down through the sum. In the order of GPT-2 (pre-norm) a sublayer reads

@@ -1,4 +1,4 @@
-"""Exercise rnn-step: one step of the recurrent network (lecture 003, line 49).
+"""Exercise rnn-step: one step of the recurrent network (chapter 3 of the course).
 
 A recurrent network reads one word at a time and keeps what it has read in one vector, the hidden state h. At every
 step it mixes the new word x with the old state, by the same weights each time, and bends the sum by a tanh:

@@ -1,4 +1,4 @@
-"""Exercise scaled-dot-product: softmax(QKᵀ/√d) V (lecture 004, lines 184 to 198).
+"""Exercise scaled-dot-product: softmax(QKᵀ/√d) V (chapter 5 of the course).
 
 A query is compared with every key by their dot product. Of d independent components of mean 0 and variance 1
 this sum has variance d, so it is divided by √d. The softmax makes weights of the scores that sum to 1 for each query,

@@ -1,4 +1,4 @@
-"""Exercise sinusoid-positions: sin(ωt), where a word stands (lecture 001, line 197).
+"""Exercise sinusoid-positions: sin(ωt), where a word stands (chapter 6 of the course).
 
 Attention sees a set of words: "Jack gave water to Jill" and "Jill gave water to Jack" are the same to it. So a vector
 that says the position t is added to each word's. Vaswani et al. use waves, from fast ones to slow ones:

@@ -1,4 +1,4 @@
-"""Exercise teacher-forcing: the decoder reads the right word, not its own (lecture 004, line 42).
+"""Exercise teacher-forcing: the decoder reads the right word, not its own (chapter 4 of the course).
 
 A decoder writes y_1, y_2, …, y_T one after the other. At test time it reads the word that it has just written. While
 it is trained, it reads the correct word instead, no matter what it would have written. So at step t

@@ -1,4 +1,4 @@
-"""Exercise temperature-top-k: which word to draw (beside lecture 004, line 61, which always takes the best).
+"""Exercise temperature-top-k: which word to draw (chapter 4 of the course).
 
 A text in which every word is the most probable one is dull. So words are drawn. A temperature below 1 makes the
 distribution sharper, above 1 flatter; and only the k most probable words may be drawn at all:

@@ -1,4 +1,4 @@
-"""Exercise warm-up-schedule: the Transformer's learning rate (the paper of lecture 004, line 23).
+"""Exercise warm-up-schedule: the Transformer's learning rate (chapter 6 of the course).
 
 The first steps of a Transformer are the dangerous ones: its gradients are large and Adam's averages are not yet worth
 much. So the learning rate grows in equal steps to its peak, which it reaches in the last step of the warm-up, and

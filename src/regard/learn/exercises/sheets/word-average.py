@@ -1,4 +1,4 @@
-"""Exercise word-average: the DAN, an average of all words so far (lecture 002, line 41).
+"""Exercise word-average: the DAN, an average of all words so far (chapter 5 of the course).
 
 The deep averaging network ignores order: its context is the mean of the words' vectors, each with the same weight.
 As a language model it predicts the next word after every prefix, so position t averages the words 1 … t, and none
