@@ -143,8 +143,8 @@ TANH_HUNDRED = "the notes' 100 steps: steps until a hundredth is left, tanh netw
 GATED_HUNDRED = "the notes' 100 steps: steps until a hundredth is left, LSTM with forget bias 1"
 HUNDREDS = f"the notes' 100 steps: the same along an LSTM's cell with forget bias {FOR_HUNDREDS:g} (W_h = 0)"
 THOUSANDS = f"the notes' 1000 steps: the same along an LSTM's cell with forget bias {FOR_THOUSANDS:g} (W_h = 0)"
-ORTHOGONAL = "share left after 10 000 steps, linear network with orthogonal V"
-WIDE_OPEN = "share left after 10 000 steps, LSTM's cell with forget bias 12 (W_h = 0)"
+ORTHOGONAL = "share left after 10,000 steps, linear network with orthogonal V"
+WIDE_OPEN = "share left after 10,000 steps, LSTM's cell with forget bias 12 (W_h = 0)"
 
 CLAIM = Claim(
     name="forgetting",

@@ -292,7 +292,7 @@ def _section(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
 
 def _bounded(key: str, value: Any) -> Any:
     if isinstance(value, int) and abs(value) >= 2**31:
-        raise RegardError(f"{key} must be below 2 147 483 648.")
+        raise RegardError(f"{key} must be below 2,147,483,648.")
     return value
 
 

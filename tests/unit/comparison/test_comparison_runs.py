@@ -192,7 +192,7 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
     target = plan.facts["target_parameters"]
     (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("parameters matched"))
     assert said.startswith(f"parameters matched to {group_digits(target)}, those of the tiny lstm: nnlm ")
-    assert int(said.rpartition("nnlm ")[2].replace(" ", "")) == pytest.approx(target, rel=0.02)
+    assert int(said.rpartition("nnlm ")[2].replace(",", "")) == pytest.approx(target, rel=0.02)
     assert plan.unit == "tokens"
 
 

@@ -416,7 +416,7 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
         f"{best['chrf_signature']}; scores are means over seeds.",
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
         "Alignment error rates (Och & Ney 2003) are those of the attention while reading references.",
-        "Intervals are 95 % intervals of 10 000 draws of a bootstrap over the test sentences, the same ones for every "
+        "Intervals are 95 % intervals of 10,000 draws of a bootstrap over the test sentences, the same ones for every "
         "system (Koehn 2004), and over seeds, drawn from Student's t around their mean; differences are paired over "
         "sentences.",
         "Sentences per second are of the whole test set, in batches.",
@@ -425,7 +425,7 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
     for each in uneven.results.values():
         each["side_by_side"] = 2
     words = TRANSLATION.report.methods(uneven)
-    assert words[1].startswith("One bpe tokenizer of 23 456 symbols for the source and one of 300 for the target")
+    assert words[1].startswith("One bpe tokenizer of 23,456 symbols for the source and one of 300 for the target")
     assert words[-1].endswith("; at times at least 2 runs shared the machine, which slows them.")
 
 

@@ -251,7 +251,7 @@ def test_a_small_corpus_by_hand():
 def test_the_plan_is_said_in_one_sentence():
     settings = PairTraining(steps=2000, batch_tokens=2048, patience=10)
     assert describe_plan(settings, 40_960) == (
-        "Training: 40 960 tokens of both sides are few, so at most 2000 steps of 2048 tokens (100 epochs), or until "
+        "Training: 40,960 tokens of both sides are few, so at most 2000 steps of 2048 tokens (100 epochs), or until "
         "10 validations bring no improvement; --training.steps or --budget asks for more."
     )
     text = Training(steps=1, batch_tokens=2, patience=0)

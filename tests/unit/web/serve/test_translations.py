@@ -97,7 +97,7 @@ def test_html_keeps_its_mark_up(post, run):
         ({"q": "a", "source": "en", "target": "fr", "format": "pdf"}, "format must be"),
         ({"q": "a", "source": "en", "target": "fr", "alternatives": 99}, "alternatives must be"),
         ({"q": "a b " * 300, "source": "en", "target": "fr"}, "trained on at most"),
-        ({"q": "a" * 20_001, "source": "en", "target": "fr"}, "more than 20 000 characters"),
+        ({"q": "a" * 20_001, "source": "en", "target": "fr"}, "more than 20,000 characters"),
         ({"q": "a", "source": "en", "target": "fr", "glossary": "b"}, 'no field "glossary"'),
     ],
 )
