@@ -121,7 +121,7 @@ def test_a_damaged_run_is_refused_with_the_files_name(run, wrong, verb, name):
 
 def test_a_tokenizer_more_or_less_is_refused(run, wrong):
     shutil.copy(run / "tokenizer.json", run / "tokenizer.source.json")
-    assert "tokenizer.source.json does not belong there" in wrong("evaluate", run)
+    assert "tokenizer.source.json does not belong in this folder" in wrong("evaluate", run)
     (run / "tokenizer.source.json").unlink()
     (run / "tokenizer.json").unlink()
     assert "tokenizer.json is missing" in wrong("evaluate", run)

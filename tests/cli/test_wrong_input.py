@@ -94,7 +94,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "LSTM"], "did you mean lstm?"),
     (["train", "lstm", "--seed", "99999999999999999999999"], "training.seed must be below"),
     (["train", "lstm", "--model.width", "99999999999"], "model.width must be below"),
-    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "gradients and moments alone"),
+    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "gradients and optimizer state alone"),
     (["train", "lstm", "--training.device", "meta"], "is not available"),
     (["evaluate", "x" * 300], "name too long"),
     (["train", "lstm", "--run", "x" * 300], "name too long"),
@@ -248,7 +248,7 @@ def test_a_run_of_another_version(wrong, broken):
 def test_a_run_without_its_tokenizer_or_weights(wrong, broken):
     (broken / "model.safetensors").unlink()
     (broken / "training.safetensors").unlink()
-    assert "holds no weights" in wrong("evaluate", broken)
+    assert "has no weights" in wrong("evaluate", broken)
     assert "has no checkpoint" in wrong("resume", broken)
     (broken / "tokenizer.json").write_text("{}")
     assert "tokenizer" in wrong("evaluate", broken)

@@ -83,7 +83,7 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
     if len(pairs) < MIN_PAIRS:
         raise RegardError(
             f"{trial.data} has {len(pairs)} of the {len(JUDGED)} judged word pairs often enough, but "
-            f"{MIN_PAIRS} are needed; give a longer text in English, as --data wikitext-2."
+            f"{MIN_PAIRS} are needed; give a longer English text, such as --data wikitext-2."
         )
     said = list(pairs.values())
     texts = {AGREES: text, UNORDERED: corpora.shuffled(text)}

@@ -142,7 +142,7 @@ def inspect(
     question = CauseQuestion(lens, ablate, removed, patch, patch_parts, why, rather, head_scores)
     causal = question.check()
     if causal and (work or gradients):
-        raise RegardError("A question about causes is answered by itself: leave --work and --gradients out.")
+        raise RegardError("Questions about causes cannot be combined with --work or --gradients: leave those out.")
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
     search = {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}

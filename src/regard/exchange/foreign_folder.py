@@ -47,26 +47,26 @@ class Config:
         value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            self.wrong(f"{name} must be a whole number, and is {value!r:.40}")
+            self.wrong(f"{name} must be a whole number, not {value!r:.40}")
         return value
 
     def positive(self, name: str, default: float | None = None) -> float:
         value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e12:
-            self.wrong(f"{name} must be a positive number, and is {value!r:.40}")
+            self.wrong(f"{name} must be a positive number, not {value!r:.40}")
         return float(value)
 
     def rate(self, name: str, default: float = 0.0) -> float:
         value = self.values.get(name, default)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
-            self.wrong(f"{name} must be a rate from 0 to 1, and is {value!r:.40}")
+            self.wrong(f"{name} must be a rate from 0 to 1, not {value!r:.40}")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.values.get(name, default)
         if not isinstance(value, bool):
-            self.wrong(f"{name} must be true or false, and is {value!r:.40}")
+            self.wrong(f"{name} must be true or false, not {value!r:.40}")
         return value
 
     def one(self, name: str, known: Mapping[Any, str], default: Any = None) -> str:

@@ -378,7 +378,7 @@ class OutputComparison:
 
     def add(self, ours: Mapping[str, Tensor], theirs: Mapping[str, np.ndarray]) -> None:
         if ours.keys() != theirs.keys():
-            raise RegardError(f"The graph returns {', '.join(theirs)}, and Regard returns {', '.join(ours)}.")
+            raise RegardError(f"The graph returns {', '.join(theirs)}, but Regard returns {', '.join(ours)}.")
         for name, tensor in ours.items():
             one, other = tensor.numpy(), theirs[name]
             if one.shape != other.shape:

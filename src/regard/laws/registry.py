@@ -118,7 +118,7 @@ def builder(system: str) -> Build:
         with suppress_but(RegardError):
             if idle := never_changed(build):
                 say(
-                    f"note: the state's {', '.join(idle)} never changes, no matter what is read: "
+                    f"note: the state's {', '.join(idle)} never changes, whatever the model reads: "
                     "return its new value, or do not carry it."
                 )
     return build

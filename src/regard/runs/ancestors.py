@@ -47,7 +47,7 @@ class Ancestors:
         """The ancestors of a run, as its folder records them."""
         recorded = read_facts(folder).get("ancestors", [])
         if not isinstance(recorded, list) or not all(map(_is_record, recorded)):
-            raise RegardError(f"{folder / 'run.json'} is damaged: it does not record what {folder} started from.")
+            raise RegardError(f"{folder / 'run.json'} is damaged: it does not record which run {folder} started from.")
         if not any(one.get("lines") for one in recorded):
             return cls(tuple(recorded))
         found = load_tensors(folder / ANCESTORS)[0].get(LINES)

@@ -54,8 +54,8 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
                 raise
             parts = f"--training.accumulate {2 * trainer.settings.accumulate}"
             raise RegardError(
-                f"{trainer.device} has too little memory for this training: try {parts}, which changes "
-                "memory and not the gradient, or a smaller model."
+                f"{trainer.device} has too little memory for this training: try {parts}, which saves "
+                "memory without changing the gradient, or a smaller model."
             ) from error
     epochs = steps * per_step / training_tokens
     return facts | {

@@ -222,7 +222,7 @@ def _open_whole(download: Download, folder: Path) -> Corpus | None:
 def _open_file(text: Source, cuts: tuple[float, ...]) -> Corpus:
     if cuts:
         if not isinstance(text, FileLines):
-            raise RegardError(f"Only plain text is cut in file order, not {text.name}; leave --data.split out.")
+            raise RegardError(f"Only plain text can be split in file order, not {text.name}; leave --data.split out.")
         _require_distinct(text, 2)
         splits, origin = _tail_splits(text, cuts)
         return _corpus(text, splits, origin)

@@ -210,7 +210,10 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
         (lambda tree: tree["entrants"][0].update(label=7), "is damaged"),
         (lambda tree: tree["entrants"][0].update(label="../elsewhere"), "comparison.json"),
         (lambda tree: tree["files"].update({"tokenizer.json": "0" * 64}), "tokenizer.json"),
-        (lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"), "never named on this machine"),
+        (
+            lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"),
+            "not been approved on this machine",
+        ),
     ],
 )
 def test_a_plan_that_was_tampered_with_is_refused(plan, change, said, monkeypatch):
@@ -238,7 +241,7 @@ def test_the_same_question_finds_its_plan_and_another_is_told_what_differs(text,
         "its systems differ": replace(same, systems=("lstm",)),
     }
     for said, other in others.items():
-        with pytest.raises(RegardError, match=rf"holds another comparison \({said}\)"):
+        with pytest.raises(RegardError, match=rf"contains another comparison \({said}\)"):
             open_plan(other, plan.folder)
 
 

@@ -565,7 +565,7 @@ def test_the_ground_of_translators_is_their_pairs_and_all_are_tested_on_the_same
     assert len(facts["examples"]) == 5
     apart = TRANSLATION.ground(recipe(False), "").facts["tokenizer"]
     assert not apart["joint"]
-    with pytest.raises(RegardError, match="--prompt begins a language model's sample"):
+    with pytest.raises(RegardError, match="--prompt applies to language models"):
         TRANSLATION.ground(recipe(True), "They")
 
 

@@ -212,8 +212,8 @@ def test_given_weights_are_what_a_trained_score_does_and_draw_nothing(random):
         ((torch.ones(1), torch.ones(1, 1), torch.ones(1), lambda q, k: 0.5), {}, r"returned shape \(\)"),
         (([1.0], [[1.0]], [1.0], lambda q, k: None), {}, "score function returns must be numbers"),
         (([1.0], [[1.0]], [1.0], lambda q, k: np.ones((3, 4))), {}, r"returned shape \(3, 4\)"),
-        ((np.ones((2, 1, 1)), np.ones((3, 1, 1)), np.ones((3, 1, 1))), {}, "do not go together"),
-        ((np.ones((2, 1, 1)), np.ones((2, 1, 1)), np.ones((3, 1, 1))), {}, "do not go together"),
+        ((np.ones((2, 1, 1)), np.ones((3, 1, 1)), np.ones((3, 1, 1))), {}, "do not match"),
+        ((np.ones((2, 1, 1)), np.ones((2, 1, 1)), np.ones((3, 1, 1))), {}, "do not match"),
         (([1.0, 2.0, 3.0], [[1.0, 2.0]], [1.0], Dot(2, 2)), {}, "cannot compare queries of width 3"),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_table_on_a_terminal_has_every_cell_numbers_right_and_words_left(monke
     title, head, _, *body = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert title.strip() == "[b]Title\u2407"
     assert head.split() == ["system", "parameters", "share", "of", "all"]
-    assert [line.split() for line in body] == [["[b]gpt\u2407", "12", "400", "0.5"], ["é", "7", "–"]]
+    assert [line.split() for line in body] == [["[b]gpt\u2407", "12,400", "0.5"], ["é", "7", "–"]]
     assert body[0].index("[b]") == body[1].index("é") == head.index("system")
     assert {len(line) for line in (head, *body)} == {len(head)}  # the last column stands right
     assert body[0].index("400") + 3 == body[1].index("7") + 1 == head.index("parameters") + 10

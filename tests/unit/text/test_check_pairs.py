@@ -106,7 +106,7 @@ def test_given_splits_and_parallel_files_are_read_too(tmp_path):
     (overlap,) = report.overlap
     assert (overlap.split, overlap.pairs, overlap.sources, overlap.both) == ("valid", 5, 5, 5)
     assert check_pairs(tmp_path / "train", source="en", target="fr").files["pairs"].pairs == 50
-    with pytest.raises(RegardError, match="say which to translate from"):
+    with pytest.raises(RegardError, match="choose which to translate from"):
         check_pairs(tmp_path)
     write(tmp_path / "valid.fr", [["one line"]])
     with pytest.raises(RegardError, match="5 lines"):

@@ -238,10 +238,10 @@ def test_a_memory_of_three_languages_asks_which(tmp_path):
 
 def test_a_language_model_never_trains_on_markup(tmp_path):
     path = write(tmp_path / "m.tmx", tmx(MEMORY))
-    assert "say so with --data.columns" in text_refusal(path)
+    assert "choose with --data.columns" in text_refusal(path)
     assert lines_in(path, columns="en") == sorted(two for _, two in PAIRS)
     assert check_text(path, columns="sw").files["text"].lines == len(PAIRS)
-    assert "say so with --data.columns" in text_refusal(write(tmp_path / "m.txt", tmx(MEMORY)))
+    assert "choose with --data.columns" in text_refusal(write(tmp_path / "m.txt", tmx(MEMORY)))
 
 
 BOMB = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
@@ -414,7 +414,7 @@ def test_zstandard_is_unpacked(tmp_path, monkeypatch):
     assert lines_in(path, split="tail") == sorted(lines)
     assert pairs_in(write(tmp_path / "p.tsv.zst", zstd.compress(tsv(PAIRS).encode()))) == PAIRS
     for wrong in (b"plain text\n", packed[:-9]):
-        assert "not a whole zst file" in text_refusal(write(tmp_path / "w.txt.zst", wrong))
+        assert "not a complete zst file" in text_refusal(write(tmp_path / "w.txt.zst", wrong))
     monkeypatch.setattr(reading, "MAX_SMALL_BYTES", 1 << 17)
     assert "200 times" in text_refusal(write(tmp_path / "b.txt.zst", zstd.compress(b"\n" * (1 << 18))))
 

@@ -112,7 +112,7 @@ def lectures() -> list[Page]:
 def get_lecture(number: str) -> Page:
     if number not in (*NUMBERS, ERRATA):
         raise RegardError(
-            f"There is no lecture {number!r}: there are {', '.join(NUMBERS)} and {ERRATA}, as in `regard lecture 003`."
+            f"There is no lecture {number!r}; choose {', '.join(NUMBERS)} or {ERRATA}, as in `regard lecture 003`."
         )
     return _read(folder() / f"{number}.md")
 

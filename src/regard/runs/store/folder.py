@@ -141,11 +141,11 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
         if code.digest != recorded.get("sha256"):
             continue
         if name != system and was_named(code.digest, Path(place)):
-            say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
+            say(f"note: {place} is not the code that {folder} was trained with; using the run's own copy, {copy}")
             return trust_copy(code, Path(place)).name
         return require_trusted(code, folder).name
     raise RegardError(
-        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code now: "
+        f"{folder} was trained with your own code, but neither {place} nor {copy} contains that code now: "
         "restore it, or train a new run."
     )
 
@@ -177,20 +177,21 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
         return unflatten(tensors, "model")
     if best.exists():  # a counted system has one set of numbers
         return load_tensors(best)[0]
-    raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
+    raise RegardError(f"{folder} has no weights: its training never started; train it again.")
 
 
 def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
     kept = kept_weights(folder)
     if not kept:
-        raise RegardError(f"{folder} kept no weights to average: training.keep does, on pairs.")
+        raise RegardError(f"{folder} has no weights to average: train with training.keep, which works for pairs.")
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: ask --average for no more, or train "
-            "with a larger training.keep."
+            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: lower --average, or "
+            "train with a larger "
+            "training.keep."
         )
     mean: dict[str, Tensor] = {}
     for path in kept[-count:]:

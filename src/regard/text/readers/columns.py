@@ -161,6 +161,6 @@ def _ask(table: TextTable, why: str, count: int) -> RegardError:
     example = table.named(sorted(most) if len(most) == count else places[:count])
     plural = "s" if len(table.columns) > 1 else ""
     return RegardError(
-        f"{str(table.paths[0])!r} has {len(table.columns)} column{plural} ({listed}), and {why}; say so with "
+        f"{str(table.paths[0])!r} has {len(table.columns)} column{plural} ({listed}), and {why}; choose with "
         f"--data.columns, for example --data.columns {example}."
     )

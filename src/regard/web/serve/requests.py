@@ -144,7 +144,7 @@ class WritingRequest(Fields):
 
     def __post_init__(self) -> None:
         if self.stream_options.include_usage and not self.stream:
-            raise FieldError("stream_options is for streams: set stream to true.", "stream_options")
+            raise FieldError("stream_options applies to streams only: set stream to true.", "stream_options")
 
     @property
     def sampling(self) -> Sampling:

@@ -191,11 +191,11 @@ class ServedModels:
                 self.seen[name] = seen
                 await self.scheduler.call(self._exchange)
             except RegardError as error:
-                say(f"{name} stays as it was: {error}")
+                say(f"{name} was not reloaded: {error}")
                 continue
             except Exception as error:  # whatever is wrong with one, the others are taken up
                 log.error("a run could not be loaded", exc_info=error)
-                say(f"{name} stays as it was: it could not be read ({type(error).__name__}).")
+                say(f"{name} was not reloaded: it could not be read ({type(error).__name__}).")
                 continue
             say(f"{name} was replaced")
 
@@ -253,7 +253,7 @@ def longest_of(run: LanguageRun) -> int:
 def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:
     if 1 + prompt + more > longest:
         raise RegardError(
-            f"{name} holds {group_digits(longest)} tokens, but this needs {group_digits(1 + prompt + more)} "
+            f"{name} has a context of {group_digits(longest)} tokens, but this needs {group_digits(1 + prompt + more)} "
             f"(1 for the boundary, {group_digits(prompt)} of the prompt, {pluralize(more, 'token')} to write): "
             "shorten the "
             "prompt or max_tokens."

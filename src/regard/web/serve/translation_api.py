@@ -134,7 +134,7 @@ class Translations:
                 raise FieldError(str(error), "q") from None
             if length > longest:
                 raise FieldError(
-                    f"A sentence has {group_digits(length)} tokens, and {served.name} was trained on at "
+                    f"A sentence has {group_digits(length)} tokens, but {served.name} was trained on at "
                     f"most {longest}: split it into shorter ones.",
                     "q",
                 )
@@ -156,7 +156,7 @@ class Translations:
             mean = sum(best.log_probability for best, *_ in sure) / max(tokens, 1)
             found[source] = max(found.get(source, 0.0), 100 * math.exp(mean) * known if tokens else 0.0)
         if not found:
-            raise FieldError("No model here can tell: no translator is served that could read it.", "source")
+            raise FieldError("The language cannot be detected: no served translator can read this text.", "source")
         order = sorted(found, key=lambda code: -found[code])
         return [{"confidence": round(found[code], 1), "language": code} for code in order]
 

@@ -78,7 +78,7 @@ IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 
         ({"messages": [USER], "tools": [{}]}, "tools is not supported"),
         ({"messages": [USER], "max_tokens": 0}, "max_tokens must be from 1"),
         ({"messages": [USER], "max_completion_tokens": 2**40}, "max_completion_tokens must be from 1"),
-        ({"messages": [{"role": "user", "content": "word " * 200}]}, "writer holds 64 tokens"),
+        ({"messages": [{"role": "user", "content": "word " * 200}]}, "writer has a context of 64 tokens"),
         ({"messages": [USER], "model": "nobody"}, "There is no language model"),
     ],
 )

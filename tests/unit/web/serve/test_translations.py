@@ -90,7 +90,7 @@ def test_html_keeps_its_mark_up(post, run):
         ({"q": "a", "source": "en"}, "target must be"),
         ({"q": "a", "source": "en", "target": "xx"}, '"xx" is not supported'),
         ({"q": "a", "source": "fr", "target": "en"}, "No model here translates fr → en"),
-        ({"q": "a", "source": "auto", "target": "en"}, "No model here can tell"),
+        ({"q": "a", "source": "auto", "target": "en"}, "The language cannot be detected"),
         ({"q": 1, "source": "en", "target": "fr"}, "q must be"),
         ({"q": [], "source": "en", "target": "fr"}, "q must be"),
         ({"q": ["a", None], "source": "en", "target": "fr"}, "q must be"),
