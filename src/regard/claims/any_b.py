@@ -298,7 +298,7 @@ CLAIM = Claim(
     f"q = 0 is the DAN. Trained from scratch, an RNN learns the rule when the only B is {NEAR} steps back and not when "
     f"it is {VERY_FAR} steps back, where attention still learns it.",
     conditions="One-hot vectors for A and B, dot products. Learning: two strings, BAA…A and AAA…A, far is "
-    f"{VERY_FAR} steps back; default initialisation, width {WIDTH}, at most {STEPS} steps of Adam (5e-3), attention "
+    f"{VERY_FAR} steps back; default initialization, width {WIDTH}, at most {STEPS} steps of Adam (5e-3), attention "
     "without positions.",
     control_words="The same RNN trained on strings of ten symbols is right at length 1000: it is the learning that "
     "fails, not what the network can represent. Where the B is not shown attention learns nothing, either.",

@@ -78,7 +78,7 @@ def doctor(
     prune
         first delete cached tokens and vocabularies older than this; Regard makes them again when it needs them
     clear
-        first delete one part of the cache, after asking: tokens, data, phrasebook, kernels, lists, back-translation,
+        first delete this part of the cache, after asking: tokens, data, phrasebook, kernels, lists, back-translation,
         ctranslate2 or claims
     yes
         with --clear: do not ask

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from regard.cli.options import Json
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from regard.learn.lectures import Found, LectureEntry, Page
 
 
-def lecture(place: str | None = None, /, *, json: Json = False) -> None:
+def lecture(place: Annotated[str | None, Parameter(name="lecture[:line]")] = None, /, *, json: Json = False) -> None:
     """Read the lectures: each idea with its equation, its line of code, a command, and the claim that tests it.
 
     Without an argument, list the lectures and the errata of their notes.

@@ -191,7 +191,7 @@ def training(comparison: Comparison, each: str) -> list[str]:
     if plan.match == "parameters":
         equal += f" with its width chosen to have about {group_digits(facts['target_parameters'])} parameters"
     return [
-        f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
+        f"{equal}, at size {facts['size']} with its own optimizer settings ({'; '.join(_optimisers(comparison))}), "
         f"with {'seed 1' if len(seeds) == 1 else f'seeds 1 to {seeds[-1]}'}; the weights of the {_best(comparison)} "
         f"among {f'about {looks} equally spaced' if looks else 'its'} validations were tested."
     ]

@@ -54,7 +54,7 @@ def effort(comparison: Comparison) -> str:
     if comparison.plan.match == "seconds":
         return f"Equal seconds reward the faster kernel: compare the tokens seen. {counted}"
     largest = largest_step(comparison)
-    return f"Tokens seen exceed the budget by less than one optimiser step (at most {largest}). {counted}"
+    return f"Tokens seen exceed the budget by less than one optimizer step (at most {largest}). {counted}"
 
 
 def methods(comparison: Comparison) -> list[str]:
@@ -157,7 +157,7 @@ def samples(comparison: Comparison) -> list[str]:
     return [
         heading("What they write"),
         paragraph(
-            "All continue the same prompt (grey) with the same seed at temperature 0.8, with the weights of seed 1.",
+            "All continue the same prompt (gray) with the same seed at temperature 0.8, with the weights of seed 1.",
             "lead",
         ),
         *(

@@ -84,7 +84,7 @@ class _Contest:
             return {"failed": "stopped."}
         name = entrant.label if len(entrant.seeds) == 1 else f"{entrant.label}, seed {seed}"
         going_on = (self.plan.run_folder(entrant, seed) / "training.safetensors").exists()
-        say(f"{name}: {'continuing where it stopped' if going_on else 'begins'} ({number} of {self.runs})")
+        say(f"{name}: {'continuing where it stopped' if going_on else 'starting'} ({number} of {self.runs})")
         began = time.monotonic()
         result = self._result(entrant, seed)
         if self.signals:

@@ -89,7 +89,7 @@ def padding_changes_nothing(model: Model, draw: RandomCase) -> None:
                 together[row],
                 model(tokens[row : row + 1], draw.start(model, row=row))[0][0],
                 f"reading {draw.rows} texts side by side changes the logits of one",
-                "rows must not be mixed: sum, average and normalise over components or columns, never over rows",
+                "rows must not be mixed: sum, average and normalize over components or columns, never over rows",
                 ("position", ""),
             )
     for capacity in (None, 3 * draw.columns):

@@ -263,7 +263,7 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         13,
-        "it memorises four sentences, and its untrained loss ≈ log V",
+        "it memorizes four sentences, and its untrained loss ≈ log V",
         learning,
         "look at how gradients flow through it",
     ),

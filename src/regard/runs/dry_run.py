@@ -20,7 +20,7 @@ from regard.training.loop import Trainer
 from regard.training.out_of_memory import is_out_of_memory
 from regard.training.probe import measure_steps, probe_peak_memory
 
-TOO_MANY = f"more than {MAX_EPOCHS} epochs: a corpus this small is soon memorised; set --training.patience to stop then"
+TOO_MANY = f"more than {MAX_EPOCHS} epochs: a corpus this small is soon memorized; set --training.patience to stop then"
 
 
 def dry_run(recipe: Recipe) -> dict[str, Any]:

@@ -317,7 +317,7 @@ def test_how_it_was_measured_is_said_with_its_numbers(compared):
         f"All were tested on the same {LENGTH} tokens in segments of 33 tokens, each after 32 tokens of warm-up from "
         f"the one before it; intervals are over {documents} and the seeds.",
         "Bits per character count every character, line ends included; 1.2 % of the test tokens are <unk>.",
-        f"Tokens seen exceed the budget by less than one optimiser step (at most {step}). n-grams read the training "
+        f"Tokens seen exceed the budget by less than one optimizer step (at most {step}). n-grams read the training "
         "text once, whatever the budget.",
         *optimisers,
         "Memory is the most that the training's own process held; Python and PyTorch alone are 102 MiB of it.",
@@ -356,7 +356,7 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
     assert words == (
         f"Data: my.txt (checksum c0ffee): 12,345 train, {LENGTH} test tokens. Lines were drawn. It is short. "
         "One word tokenizer of 23,456 symbols, built from the training split, served all systems. "
-        "Each neural system was trained for 20,000 tokens, at size tiny with its own optimiser settings "
+        "Each neural system was trained for 20,000 tokens, at size tiny with its own optimizer settings "
         f"({optimisers}), with seeds 1 to 2; the weights of the lowest validation loss among about 20 equally spaced "
         "validations were tested. "
         "The n-grams are interpolated modified Kneser-Ney models of the whole training split. "

@@ -339,8 +339,8 @@ def test_a_counted_run_has_read_the_text_once_and_a_trained_one_its_budget(ended
 
 def test_the_log_says_what_begins_how_it_ended_and_what_was_done_before(ended, capsys):
     assert [line for line in ended.said if "begins" in line] == [
-        "2-gram: begins (1 of 4)", "5-gram: begins (2 of 4)", "nnlm, seed 1: begins (3 of 4)",
-        "nnlm, seed 2: begins (4 of 4)",
+        "2-gram: starting (1 of 4)", "5-gram: starting (2 of 4)", "nnlm, seed 1: starting (3 of 4)",
+        "nnlm, seed 2: starting (4 of 4)",
     ]  # fmt: skip
     for entrant, seed in ended.plan.runs:
         name = entrant.label if entrant.counted else f"{entrant.label}, seed {seed}"
@@ -547,7 +547,7 @@ def test_a_stop_reaches_every_run_and_a_second_one_ends_them(plan, capsys):
     assert calls == ["2-gram"]  # no other begins
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "2-gram: begins (1 of 4)",
+        "2-gram: starting (1 of 4)",
         f"stopped; the same command with --run {plan.folder} continues from there",
     ]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

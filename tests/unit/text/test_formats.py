@@ -126,7 +126,7 @@ def test_excels_quotes_are_taken_off_and_those_of_the_text_kept(tmp_path):
     plain = [*PAIRS, ('He said "no"', 'Alisema "la"'), ("two fields", "a tab"), ("two lines", "one, two")]
     path = write(tmp_path / "pairs.tsv", excel, "utf-16")
     assert pairs_in(path) == plain
-    assert "quotes taken off" in open_pairs(path).notes[0]
+    assert "quotes removed" in open_pairs(path).notes[0]
     everything = write(
         tmp_path / "all.tsv", "".join("\t".join(csv_field(side, True) for side in p) + "\n" for p in odd)
     )
@@ -459,7 +459,7 @@ def test_a_folder_of_files_is_one_text(tmp_path):
 
 def test_a_column_of_a_table_is_text(tmp_path):
     path = write(tmp_path / "pairs.csv", "sw,en\n" + "".join(f'{one},"{two}"\n' for one, two in PAIRS))
-    assert "which of them is the text is not known" in text_refusal(path)
+    assert "Regard cannot tell which of them is the text" in text_refusal(path)
     assert lines_in(path, columns="en") == lines_in(path, columns="2") == sorted(two for _, two in PAIRS)
     assert "a language model reads one column" in text_refusal(path, columns="sw,en")
     tabbed = write(tmp_path / "tabs.txt", tsv(PAIRS))

@@ -155,7 +155,7 @@ def test_a_question_shows_the_columns_the_first_row_and_an_example():
     wide = table([str(n) for n in range(1, 15)], ["17", *(f"word {n}" for n in range(2, 15))])
     said = asked(pair_columns, wide, Wanted())
     assert "has 14 columns (1 '17', 2 'word 2', " in said
-    assert "12 'word 12'), and which is the source" in said
+    assert "12 'word 12'), and Regard cannot tell which is the source" in said
     assert said.endswith("for example --data.columns 2,3.")
     named = table(["nr", "a", "b"], ["17", "12345678901234567890", "123456789012345678901"])
     said = asked(pair_columns, named, Wanted())
@@ -298,7 +298,7 @@ def test_rows_keep_the_numbers_of_their_lines(tmp_path):
     quoted = made(tmp_path, 'sep=;\nsw;en\n"a\nb";c\nd;e\n', "p.csv")
     assert quoted.columns == ("sw", "en")
     assert list(quoted.rows()) == [(3, ["a b", "c"]), (5, ["d", "e"])]
-    assert quoted.details == ("UTF-8", "header sw, en", "by ';'", "quotes taken off")
+    assert quoted.details == ("UTF-8", "header sw, en", "by ';'", "quotes removed")
     assert quoted.sample == (["a b", "c"], ["d", "e"])
     blank = made(tmp_path, "\nsw\ten\n\na\tb\n")
     assert blank.header
@@ -326,8 +326,8 @@ def test_the_width_is_the_headers_or_the_most_frequent(tmp_path):
         ("a,b\n", "p.csv", ("UTF-8", "no header")),
         ("a\tb\n", "p.csv", ("UTF-8", "no header", "by tabs")),
         ("a;b\n", "p.csv", ("UTF-8", "no header", "by ';'")),
-        ('a,"b"\n', "p.csv", ("UTF-8", "no header", "quotes taken off")),
-        ('"a"\t"b"\n', "p.tsv", ("UTF-8", "no header", "quotes taken off")),
+        ('a,"b"\n', "p.csv", ("UTF-8", "no header", "quotes removed")),
+        ('"a"\t"b"\n', "p.tsv", ("UTF-8", "no header", "quotes removed")),
         ('a\tsay "b"\n', "p.tsv", ("UTF-8", "no header")),
         ('{"sw": "a", "en": "b"}\n', "p.jsonl", ("UTF-8", "columns sw, en")),
     ],
