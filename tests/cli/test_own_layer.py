@@ -426,7 +426,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         ("", "./nowhere.py:Mine", "There is no file ./nowhere.py"),
         ("", "./own.py", "does not name a class: write ./own.py:MyCell"),
         ("class Mine(Cell): pass", "./own.py:Mien", "own.py has no class Mien: did you mean Mine?"),
-        ("", "./own.py:Nothing", "own.py has no class Nothing or any other class"),
+        ("", "./own.py:Nothing", "own.py has no class Nothing, nor any other class"),
         ("class Mine(nn.Module): pass", "./own.py:Mine", "is neither a layer nor a model: subclass"),
         ("Mine = 3", "./own.py:Mine", "own.py has no class Mine"),
         (

@@ -140,7 +140,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         if isinstance(error, RegardError):
             raise
         raise _damaged(file, str(error)) from None
-    say(f"imported {pluralize(len(recorded), 'file')} of a run; every digest is as recorded")
+    say(f"imported {pluralize(len(recorded), 'file')} of a run; all digests match")
     for name in recorded:
         if name.endswith(".py"):
             say(f"note: it was trained with custom code, {run / name}, which runs only after you have named it")
@@ -159,7 +159,7 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
         inside = "a model that PyTorch pickled" if any(name.endswith("/data.pkl") for name in names) else "a zip"
         raise RegardError(f"{file} is {inside}, not an archive of a run: it has no {MANIFEST}.")
     if sum(entry.file_size for entry in entries) > file.stat().st_size:
-        raise _damaged(file, "it claims to hold more than it can")
+        raise _damaged(file, "it claims to contain more than it can")
     for entry in entries:
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or kind not in (0, stat.S_IFREG):
@@ -172,12 +172,12 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
         raise RegardError(f"{file} is an archive of version {version!r:.20}; this Regard reads version {VERSION}.")
     recorded = content.get("files")
     if not isinstance(recorded, dict) or sorted(names) != sorted([*recorded, MANIFEST]):
-        raise _damaged(file, "it does not hold what it lists")
+        raise _damaged(file, "it does not contain the files that it lists")
     for name, expected in recorded.items():
         if not NAME.fullmatch(name):
             raise RegardError(f"{file} contains {name!r:.80}, which is not part of a run; nothing was unpacked.")
         if not isinstance(expected, dict) or archive.getinfo(name).file_size != expected.get("bytes"):
-            raise _damaged(file, f"{name} has another size than recorded")
+            raise _damaged(file, f"{name} has a different size than recorded")
     return recorded
 
 
@@ -195,7 +195,7 @@ def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str,
             digest.update(block)
             stream.write(block)
     if digest.hexdigest() != expected.get("sha256"):
-        raise _damaged(file, f"{name} is not what was written")
+        raise _damaged(file, f"{name} was changed")
 
 
 def _check_run(file: Path, made: Path, names: set[str]) -> None:

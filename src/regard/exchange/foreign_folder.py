@@ -73,7 +73,7 @@ class Config:
         """Regard's name for this value; values without one are refused."""
         value = self.values.get(name, default)
         if not isinstance(value, (str, int, float)) or value not in known:
-            self.wrong(f"{name} is {value!r:.40}, and Regard has only {', '.join(map(str, known))}")
+            self.wrong(f"{name} is {value!r:.40}, but Regard supports only {', '.join(map(str, known))}")
         return known[value]
 
     def must_be(self, **expected: Any) -> None:
@@ -81,7 +81,7 @@ class Config:
         for name, value in expected.items():
             actual = self.values.get(name, value)
             if actual != value:
-                self.wrong(f"{name} is {actual!r:.40}, and Regard reads such folders only with {value!r}")
+                self.wrong(f"{name} is {actual!r:.40}, but Regard reads such folders only with {value!r}")
 
 
 class ForeignWeights:
@@ -111,7 +111,7 @@ class ForeignWeights:
         full = self._names[name]
         tensor: Tensor = self._files[full].get_tensor(full).float()
         if not bool(torch.isfinite(tensor).all()):
-            raise RegardError(f"{name} in {self.where} holds numbers that are infinite or NaN: it is damaged.")
+            raise RegardError(f"{name} in {self.where} contains infinite or NaN numbers: it is damaged.")
         self.unread.discard(name)
         return tensor
 
@@ -122,7 +122,7 @@ class ForeignWeights:
     def finish(self, what: str) -> None:
         """Refuse tensors that were not used: the model would not be the one that was saved."""
         if self.unread:
-            raise RegardError(f"{self.where} holds the tensor {min(self.unread)}, which {what} does not have.")
+            raise RegardError(f"{self.where} contains the tensor {min(self.unread)}, which {what} does not have.")
 
     def _slice(self, name: str) -> Any:
         if name not in self._names:

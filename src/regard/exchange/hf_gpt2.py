@@ -35,7 +35,7 @@ def check_settings(settings: Settings, form: str) -> None:
     """Refuses settings that GPT-2 cannot have, and says what to change."""
     if settings.position not in INPUT_POSITIONS:
         raise RegardError(
-            f"model.position {settings.position} acts inside attention, and {form} adds positions at the input: train "
+            f"model.position {settings.position} acts inside attention, but {form} adds positions at the input: train "
             "with --model.position learned."
         )
     if settings.combine != "add":

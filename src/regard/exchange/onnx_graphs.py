@@ -382,7 +382,7 @@ class OutputComparison:
         for name, tensor in ours.items():
             one, other = tensor.numpy(), theirs[name]
             if one.shape != other.shape:
-                raise RegardError(f"The graph's {name} has shape {other.shape}, and Regard's {one.shape}.")
+                raise RegardError(f"The graph's {name} has shape {other.shape}, but Regard's has {one.shape}.")
             if one.size:
                 self.largest = max(self.largest, float(np.abs(one.astype(np.float64) - other).max()))
         if "logits" in ours:

@@ -41,7 +41,7 @@ def asking_twice_changes_nothing(model: Model, draw: RandomCase) -> None:
         again,
         once,
         "the same call, made twice, changes the logits",
-        "nothing may be kept on the module between calls (what it remembers belongs into the state it returns), "
+        "nothing may be kept on the module between calls (what it remembers belongs in the state it returns), "
         "and in eval() nothing is drawn at random",
         LOGITS,
     )
@@ -202,7 +202,7 @@ def saving_keeps_every_bit(model: Model, draw: RandomCase, again: Callable[[], M
     with torch.no_grad():
         logits, state = model(tokens, draw.start(model))
         loaded, loaded_state = other(tokens, draw.start(other))
-    why = "what it learns must lie in nn.Parameters or registered buffers"
+    why = "what it learns must be in nn.Parameters or registered buffers"
     equal(loaded, logits, "saving and loading changes the logits", why, LOGITS)
     for (name, a), (_, b) in zip(leaves(loaded_state), leaves(state), strict=True):
         equal(a, b, f"saving and loading changes the state ({name})", why)

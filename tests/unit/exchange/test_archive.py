@@ -212,10 +212,10 @@ def test_what_is_not_a_whole_run_is_refused(archive, tmp_path):
 
 def test_what_is_not_listed_or_listed_twice_is_refused(archive, tmp_path):
     file = rebuilt(archive, tmp_path / "x.zip", add=[("kept/1.safetensors", b"")], listed=False)
-    assert "does not hold what it lists" in refused(file, tmp_path)
+    assert "does not contain the files that it lists" in refused(file, tmp_path)
     with pytest.warns(UserWarning, match="Duplicate name"):
         file = rebuilt(archive, tmp_path / "y.zip", add=[("metrics.jsonl", b"other")], listed=False)
-    assert "does not hold what it lists" in refused(file, tmp_path)
+    assert "does not contain the files that it lists" in refused(file, tmp_path)
 
 
 def test_packed_members_and_links_are_refused(archive, tmp_path):

@@ -53,7 +53,7 @@ class Place:
         match = PLACE.fullmatch(text)
         if match is None:
             raise RegardError(
-                f"{text!r} is not a valid place: write layer/0, self/0[2] (a head) or layer/0/cell@3 (a column)."
+                f"{text!r} does not name a part: write layer/0, self/0[2] (a head) or layer/0/cell@3 (a column)."
             )
         name, index, column = match.groups()
         return Place(name, index and int(index), column and int(column))  # type: ignore[arg-type]

@@ -190,7 +190,7 @@ def load(code: Code) -> tuple[ModuleType, Any]:
     classes = [name for name, value in vars(module).items() if isinstance(value, type) and _is_from(value, module)]
     if not isinstance(getattr(module, code.label, None), type):
         if not classes:
-            raise RegardError(f"{code.file.name} has no class {code.label} or any other class.")
+            raise RegardError(f"{code.file.name} has no class {code.label}, nor any other class.")
         raise RegardError(f"{code.file.name} has no class {code.label}{did_you_mean(code.label, classes)}")
     return module, getattr(module, code.label)
 

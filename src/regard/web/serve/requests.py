@@ -105,7 +105,7 @@ class NeutralField(Field):
 
 neutral = partial(declare, NeutralField, None)
 NO_PENALTY = "is not supported: leave it out, or set it to 0."
-NO_SUFFIX = "asks for text between two texts, and these models only continue one."
+NO_SUFFIX = "asks for text between two texts, but these models only continue one."
 
 
 @dataclass(frozen=True)

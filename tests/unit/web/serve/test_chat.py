@@ -72,7 +72,7 @@ IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 
         ({"messages": [{"role": {"a": [1]}, "content": "x"}]}, "messages[0].role must be one of"),
         ({"messages": [{"role": "user"}]}, "messages[0].content must be a text"),
         ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content must be a text"),
-        ({"messages": [IMAGE]}, "read text alone"),
+        ({"messages": [IMAGE]}, "read only text"),
         ({"messages": [USER | {"tool_calls": [{}]}]}, "leave tools out"),
         ({"messages": [USER, {"role": "assistant", "content": "Hi"}]}, "must not end with the assistant's"),
         ({"messages": [USER], "tools": [{}]}, "tools is not supported"),
