@@ -328,7 +328,7 @@ MISTAKES = {
         return hidden, {**new, "steps": state["steps"] + x.size(1)}, parts
 """,
         {1},
-        "the state's past.0.steps is a int: a state holds only tensors and dicts of them",
+        "the state's past.0.steps is a int: a state contains only tensors and dicts of them",
     ),
 }
 

@@ -109,7 +109,7 @@ class _Contest:
             return {"failed": f"its process was ended by {cause}{hint}."}
         if log and not self.signals:
             say(log)
-        return {"failed": f"its process ended with code {code}; what it said stands above."}
+        return {"failed": f"its process ended with code {code}; see its output above."}
 
     def _process(self, entrant: Entrant, seed: int) -> tuple[int, str, str]:
         """The exit code of the run's process, its stdout, and its log, if not shown already."""

@@ -33,8 +33,8 @@ ORDERS = (2, 5)  # of the Kneser-Ney n-grams in every table
 OWNED = {  # settings that a comparison sets for all systems
     "data.corpus": "say which text with --data",
     "training.seed": "--seeds N trains with the seeds 1 to N",
-    "training.steps": "say how long with --budget, the same for all",
-    "training.budget": "say how long with --budget, the same for all",
+    "training.steps": "set one budget for all with --budget",
+    "training.budget": "set one budget for all with --budget",
 }
 
 

@@ -55,7 +55,7 @@ def built_in(name: str) -> BuiltIn:
     if name == "phrasebook":
         return _phrasebook()
     lines = group_digits(TOY_LINES)
-    origin = f"{lines} lines made by seed 0, each in the split that its hash says: identical lines share a split."
+    origin = f"{lines} lines made by seed 0, split by hash: identical lines share a split."
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
 

@@ -284,7 +284,7 @@ def test_of_one_seed_the_sentences_speak_of_these_two_runs(compared, lstm):
     assert finding(done).startswith(f"Of these runs, that of {first} has the best perplexity: ")
     assert finding(done).endswith(
         f" For these two runs ({first} and {second}) the 95 % interval of the paired difference over documents of the "
-        f"test text {excludes} zero: training again with another seed can turn the order round."
+        f"test text {excludes} zero: training again with other seeds can reverse the order."
     )
     grams = compared({"2-gram": [3.0], "5-gram": [2.0], "lstm": [4.0]})  # the best two are not trained
     assert finding(grams).endswith(

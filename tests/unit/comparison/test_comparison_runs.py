@@ -498,9 +498,9 @@ def test_a_process_stops_when_its_parent_has_ended(monkeypatch):
     ("ended_with", "failed", "log"),
     [
         ((2, "No such text.", "a log"), "No such text.", ""),
-        ((2, "", "a log"), "its process ended with code 2; what it said stands above.", "a log"),
-        ((0, "", ""), "its process ended with code 0; what it said stands above.", ""),
-        ((1, "half a sentence", "Traceback"), "its process ended with code 1; what it said stands above.", "Traceback"),
+        ((2, "", "a log"), "its process ended with code 2; see its output above.", "a log"),
+        ((0, "", ""), "its process ended with code 0; see its output above.", ""),
+        ((1, "half a sentence", "Traceback"), "its process ended with code 1; see its output above.", "Traceback"),
         ((-9, "", "a log"), "its process was ended by SIGKILL (out of memory?).", ""),
         ((-15, "", "a log"), "its process was ended by SIGTERM.", ""),
     ],

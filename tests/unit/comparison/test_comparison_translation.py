@@ -299,7 +299,7 @@ def test_the_page_begins_with_what_was_found_and_folds_the_fine_print(compared):
 def test_who_does_not_differ_from_the_best_is_tied_with_it(compared):
     done = compared({"seq2seq": [0.3], "bahdanau": [0.3], "transformer": [0.9]})
     assert set(tied_with_best(done)) == {"seq2seq", "bahdanau"} - {done.order[0]["label"]}
-    assert finding(done).endswith("contains zero: training again with another seed can turn the order round.")
+    assert finding(done).endswith("contains zero: training again with other seeds can reverse the order.")
     page = comparison_page(done)
     badges = re.findall(r"scope=row>(\w+) <span class=\"tag\">(.*?)</span>", page)
     assert dict(badges) == {"seq2seq": "tied best", "bahdanau": "tied best"}

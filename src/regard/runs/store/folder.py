@@ -70,7 +70,7 @@ MAY_MOVE = ("corpus", "also", "monolingual", "translator")
 
 def stays(name: str) -> str:
     may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
-    return f"A run keeps its {name}; what may change when it goes on: {may}."
+    return f"A run keeps its {name}; `regard resume` may change only {may}."
 
 
 def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
