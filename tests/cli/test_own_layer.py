@@ -474,7 +474,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  memory = ('cell',)\n  def step(self, x, state): return {'cell': x}",
             "./own.py:Mine",
-            'memory must hold "hidden", which is also the output: write memory = ("hidden", "cell").',
+            'memory must contain "hidden", which is also the output: write memory = ("hidden", "cell").',
         ),
         (
             "class Mine(Cell):\n  def step(self, x, state): return x, state",

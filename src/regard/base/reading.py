@@ -44,7 +44,7 @@ def check_tensor_file(path: Path) -> None:
     sense, for the library would take 30 times as much memory."""
     with open_file(path) as stream:
         if int.from_bytes(stream.read(8), "little") > MAX_HEADER_BYTES:
-            raise ValueError(f"its header says that it has more than {MAX_HEADER_BYTES >> 20} MiB")
+            raise ValueError(f"its header has more than {MAX_HEADER_BYTES >> 20} MiB")
 
 
 def _open_regular(path: str, flags: int) -> int:

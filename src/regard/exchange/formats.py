@@ -167,7 +167,9 @@ def import_file(
         by_name = "llama2c_file" if file.suffix == ".bin" else "arpa_runs"
         module = next((name for mark, name in READERS.items() if begin.startswith(mark)), by_name)
     if precision != "fp32" and module not in PRECISE:
-        raise RegardError("--precision is for the weights of Llamas and other networks, which this file does not hold.")
+        raise RegardError(
+            "--precision applies to Llama and other networks, but this file has no such weights: leave it out."
+        )
     try:
         reader = import_module(f"regard.exchange.{module}").read
     except ModuleNotFoundError as missing:

@@ -131,7 +131,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         own = {name.removeprefix(f"{kind}."): value for name, value in values.items() if name.startswith(f"{kind}.")}
         config, tokens = _config(file, kind, own, tensors), values.get("tokenizer.ggml.tokens")
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise RegardError(f"{file} has no tokenizer: Regard imports GGUF files that hold one.")
+            raise RegardError(f"{file} has no tokenizer: Regard imports only GGUF files that contain one.")
         settings = MODULES[kind].settings_in(config)
         tokenizer = _tokenizer(file, values, tokens, _rows(tensors))
         files = _named(reader, kind, tensors, settings)
@@ -210,7 +210,7 @@ def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any])
     if ROTARY_SCALES in tensors:
         raise RegardError(
             f"{file} has {ROTARY_SCALES}, Llama 3's rotary stretch as bare numbers: import the Hugging Face folder, "
-            "whose config.json says how they are made."
+            "whose config.json defines them."
         )
     if own.get("attention.value_length", own.get("attention.key_length")) != own.get("attention.key_length"):
         raise RegardError(f"{file}: its values are not as wide as its keys, as in Regard's llama.")

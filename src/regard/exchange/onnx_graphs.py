@@ -242,7 +242,7 @@ def write(run: AnyRun, out: Path) -> None:
     """The folder with the graphs, their weights and tokenizers, and a README on how to use them."""
     if not any(True for _ in run.model.parameters()):
         raise RegardError(
-            f"--to onnx holds networks, and {run.folder} is {with_article(run.recipe.system)}, which "
+            f"--to onnx supports networks only, but {run.folder} is {with_article(run.recipe.system)}, which "
             "counts: use --to arpa."
         )
     model = plain(run)

@@ -66,7 +66,7 @@ class Settings(CheckedSettings):
         if not self.head_width:
             check_heads(self.width, self.heads, "rotary")
         elif self.head_width % 2:
-            raise RegardError(f"model.head_width turns pairs of components: it must be even, not {self.head_width}.")
+            raise RegardError(f"model.head_width must be even, since positions rotate pairs, not {self.head_width}.")
         if self.stretch == "llama3" and self.stretch_low >= self.stretch_high:
             raise RegardError(
                 f"model.stretch_low ({self.stretch_low:g}) must be below model.stretch_high ({self.stretch_high:g})."

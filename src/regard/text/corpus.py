@@ -195,7 +195,9 @@ def _open_download(download: Download) -> Corpus:
     name = download.name
     folders = [place / name for place in data_folders() if (place / name).is_dir()]
     if folders and download.pairs:
-        raise RegardError(f"{name!r} holds sentence pairs; for a language model give one file of {str(folders[0])!r}.")
+        raise RegardError(
+            f"{name!r} contains sentence pairs; for a language model, give one file of {str(folders[0])!r}."
+        )
     for folder in folders:
         if corpus := _open_whole(download, folder):
             return replace(

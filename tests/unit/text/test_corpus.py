@@ -254,7 +254,7 @@ def test_a_part_where_the_user_says_does_not_hide_the_whole_in_the_cache(tmp_pat
 
 def test_sentence_pairs_are_no_text_for_a_language_model(own_cache):
     write(own_cache / "data" / "multi30k" / "train.en", ENOUGH)
-    assert "holds sentence pairs" in refusal("multi30k")
+    assert "contains sentence pairs" in refusal("multi30k")
     assert read(open_corpus(own_cache / "data" / "multi30k" / "train.en"))["train"]
 
 

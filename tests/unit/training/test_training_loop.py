@@ -948,7 +948,7 @@ def test_of_several_processes_none_writes_a_checkpoint_and_each_has_its_rows(tmp
     one.save = without_memory  # is not called
     assert "accumulate 2` continues from its last checkpoint" in rescue(one)
     one.rows = 3
-    assert "Or use a smaller training.window (now 16)" in rescue(one)
+    assert "Or train again with a smaller training.window (now 16)" in rescue(one)
 
 
 # -- dry runs --------------------------------------------------------------------------------------------------------

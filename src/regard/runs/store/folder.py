@@ -86,7 +86,8 @@ def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path)
                 continue
             key = f"{part}.{name}" if name else part
             raise RegardError(
-                f"{folder / 'recipe.toml'} was changed: {key} was {_short(value)} and is {_short(now)}. {stays(key)}"
+                f"{folder / 'recipe.toml'} was changed: {key} was {_short(value)} and is now "
+                f"{_short(now)}. {stays(key)}"
             )
 
 
@@ -164,7 +165,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
             raise RegardError(f"{folder} has no weights of step {step}: {known}.")
         return load_tensors(kept[step])[0]
     if weights not in ("best", "last"):
-        raise RegardError(f"--weights must be best, last, or a step whose weights were kept, not {shown(weights)}.")
+        raise RegardError(f"--weights must be best, last, or a step whose weights were saved, not {shown(weights)}.")
     best, checkpoint = folder / "model.safetensors", folder / "training.safetensors"
     if weights == "best" and best.exists():
         return load_tensors(best)[0]

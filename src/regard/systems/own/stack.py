@@ -61,7 +61,7 @@ class OwnLayer:
             raise
         except Exception as error:
             said = crash(error) or f"{type(error).__name__}: {error}."
-            raise RegardError(f"{self.layer.__name__} crashed: {said} `regard laws {self.name}` says more.") from None
+            raise RegardError(f"{self.layer.__name__} crashed: {said} `regard laws {self.name}` shows more.") from None
         training = {**read_sizes("lstm").training, "batches": "windows" if grows else "stream"}
         return Sizes(training, BY_SIZE)
 

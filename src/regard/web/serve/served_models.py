@@ -158,7 +158,9 @@ class ServedModels:
             say(f"skipped: {one}")
         for name in languages:
             if name not in self.languages:
-                raise RegardError(f"--languages names {name!r}, not a translator of {', '.join(self.by_name)}.")
+                raise RegardError(
+                    f"--languages names {name!r}, which is not a translator of {', '.join(self.by_name)}."
+                )
         self.scheduler.workers = [served.worker for served in self.by_name.values()]
 
     @property
@@ -185,7 +187,7 @@ class ServedModels:
                 # read beside the models' thread, and moved to their device in it
                 run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
                 if type(run) is not type(served.worker.run):
-                    raise RegardError(f"{self.folders[name]} now holds a model for another task: restart the server.")
+                    raise RegardError(f"{self.folders[name]} is now a model for another task: restart the server.")
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
                 served.use(run)
                 self.seen[name] = seen

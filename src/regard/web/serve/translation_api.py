@@ -97,14 +97,14 @@ class Translations:
     def _check_language(self, code: str, field: str) -> None:
         known = sorted({code for pair in self.models.languages.values() for code in pair})
         if code not in known:
-            raise FieldError(f"{shown(code)} is not supported (there are {', '.join(known) or 'none'}).", field)
+            raise FieldError(f"{shown(code)} is not supported (available: {', '.join(known) or 'none'}).", field)
 
     def _translator(self, source: str, target: str) -> Served:
         for name, pair in self.models.languages.items():
             if pair == (source, target):
                 return self.models.by_name[name]
         there = ", ".join(f"{one} → {other}" for one, other in self.models.languages.values()) or "none"
-        raise FieldError(f"No model here translates {source} → {target} (there are {there}).", "target")
+        raise FieldError(f"No model here translates {source} → {target} (available: {there}).", "target")
 
     async def _translate(self, served: Served, texts: Sequence[str], html: bool, alternatives: int) -> list[list[str]]:
         """The translation and alternatives of each text."""
