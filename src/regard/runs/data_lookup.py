@@ -98,7 +98,7 @@ def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
     """True for a single file, which `split` can use as it is. `all` asks for that, and is for nothing else."""
     found = isinstance(data, str | Path) and Path(data).is_file()
     if split == ALL and not found:
-        given = f", and {data} is none" if isinstance(data, str | Path) else ""
+        given = f", but {data} is not a file" if isinstance(data, str | Path) else ""
         raise RegardError(f"--split all reads the whole of --data{given}: give a file with --data, or name a split.")
     return found
 

@@ -306,5 +306,5 @@ def test_the_verb_stays_callable_whatever_was_imported_first():
     for first in ("import regard.comparison.question", "import regard.cli", "pass"):
         code = f"import regard\n{first}\nassert callable(regard.compare), regard.compare"
         assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-    with pytest.raises(regard.RegardError, match="Say with data which text"):
+    with pytest.raises(regard.RegardError, match="Choose the text to compare the systems on with data"):
         regard.compare(["lstm"])

@@ -191,7 +191,7 @@ def test_given_weights_are_what_a_trained_score_does_and_draw_nothing(random):
         (([1.0], [[1.0]], [1.0], "dot"), {"M": [[1.0]]}, "no weights"),
         (([1.0], [[1.0]], [1.0], "bilinear"), {"M": [[1.0, 2.0]]}, "shape"),
         (([1.0, 2.0], [[1.0]], [1.0], "dot"), {}, "bilinear or additive"),
-        (([1.0], [[1.0]], [1.0, 2.0], "dot"), {}, "do not pair up"),
+        (([1.0], [[1.0]], [1.0, 2.0], "dot"), {}, "values do not match"),
         ((1.0, [[1.0]], [1.0], "dot"), {}, "keys of shape"),
         (([1.0], [], [], "dot"), {}, "at least 1"),
         (([1.0], [[1.0]], [1.0], 3), {}, "must be a name"),

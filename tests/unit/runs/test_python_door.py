@@ -218,7 +218,7 @@ def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translato
     assert translator.evaluate("all", data=pairs)["sentences"] == len(PAIRS)
     for run in (lstm, translator):
         for data in (None, tmp_path):
-            with pytest.raises(regard.RegardError, match="split all uses a data file as it is"):
+            with pytest.raises(regard.RegardError, match="split all reads the whole of data"):
                 run.evaluate("all", data=data)
 
 
