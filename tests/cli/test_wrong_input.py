@@ -290,7 +290,7 @@ def test_a_wrong_option_of_generate(wrong, trained, words, said):
 
 @pytest.mark.parametrize("words, said", [
     (["--split", "dev"], "has no split 'dev'"),
-    (["--split", "all", "--data", "nothing.txt"], "and nothing.txt is none"),
+    (["--split", "all", "--data", "nothing.txt"], "but nothing.txt is not a file"),
     (["--segment", "100"], "longer than the 64 tokens"),
     (["--overlap", "64"], "--overlap must be"),
     (["--segment", "0"], "--segment"),

@@ -91,7 +91,7 @@ def compare(
     prompt
         beginning of the sample from each language model [default: the first words of the held-out text]
     jobs
-        number of runs at a time, each in a separate process [default: 1; with --on all; --match seconds allows only 1]
+        number of runs at a time, each in a separate process [default: 1; with --on, all; with --match seconds, only 1]
     on
         train on other machines; options as in slurm:partition=gpu,time=600
     placebo

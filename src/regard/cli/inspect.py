@@ -95,8 +95,8 @@ def inspect(
     lens
         show what each layer would predict: its best word, the rank of the true one, and the distance to the prediction
     ablate
-        show how much log P changes without each part: heads, attention, feedforward, layers, gates, words or orders;
-        for comparison, the change without random components of the same size; several lines give an interval
+        show how much log P changes without each part (heads, attention, feedforward, layers, gates, words or orders),
+        compared with removing equally many random components; several lines give an interval
     removed
         with --ablate: replace each value by zero, by its mean over the lines, or by its value in another line
         [default: zero]
@@ -110,8 +110,8 @@ def inspect(
     rather
         the other word of --why
     head_scores
-        show how much of each head's attention goes to the previous word, one distance, copies, after copies, and
-        from a verb to its subject
+        show how much of each head's attention goes to the previous word, to one distance, to earlier copies of the
+        word, to the words after them, and from a verb to its subject
     top
         number of next tokens to show
     html

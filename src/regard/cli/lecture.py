@@ -26,7 +26,7 @@ def lecture(place: Annotated[str | None, Parameter(name="lecture[:line]")] = Non
     Parameters
     ----------
     place
-        a lecture (003), a line of its notes (003:49), or errata: mistakes in the notes, and a glossary
+        a lecture (003), a line of its notes (003:49), or errata (mistakes in the notes, and a glossary)
     """
     from regard.learn.lectures import find, get_lecture, lectures
     from regard.report.table import print_json, print_table
