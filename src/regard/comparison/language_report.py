@@ -73,7 +73,7 @@ def methods(comparison: Comparison) -> list[str]:
         f"several; the text was read in "
         f"{_segments(comparison)}, the same for every system.",
         f"Intervals are over {_documents(comparison, ' of the test text')}{intervals_of(comparison)}",
-        "Generation speed is of one text at a time, greedily"
+        "Generation speed is for one text at a time, greedily"
         + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
 

@@ -107,7 +107,10 @@ class Ancestors:
                 found.append(f"{share} ({percent}) {verb} already trained on by {who}, and so not held out.")
         held_out = " or ".join(split for split in corpus.splits if split != "train")
         if self.unknown:
-            return [*found, f"Lines of {held_out} may not be held out, as it is unknown {'; '.join(self.unknown)}."]
+            return [
+                *found,
+                f"Lines of {held_out} may have been trained on, since it is unknown {'; '.join(self.unknown)}.",
+            ]
         return found or [f"No {what} of {held_out} was trained on by {who}."]
 
 

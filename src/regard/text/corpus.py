@@ -360,7 +360,7 @@ def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Te
             raise _too_few(text, len(seen))
         ranks = sorted(seen)
         draw = HashSplit(held_out, dict.fromkeys(ranks, "train") | dict(zip(ranks[:-1], held_out)))
-    share = "one line each, the file being tiny" if draw.ranked else "5 % each"
+    share = "one line each, because the file is tiny" if draw.ranked else "5 % each"
     origin = f"Lines drawn by their hash for {' and '.join(draw.splits[1:])} ({share}); identical lines share a split."
     return {name: DrawnLines(text, draw, name) for name in draw.splits}, origin
 

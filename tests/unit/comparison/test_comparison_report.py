@@ -366,7 +366,7 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
         "Intervals are 95 % intervals of 10,000 draws of a hierarchical bootstrap over 24 documents of the test text "
         f"(whole lines, about {round(LENGTH / 24)} tokens each), resampled with replacement, and over seeds, drawn "
         "from Student's t around their mean; differences are paired over documents. "
-        "Generation speed is of one text at a time, greedily. "
+        "Generation speed is for one text at a time, greedily. "
         "Regard 7.8, PyTorch 9.1, Python 3.99, on cpu (x) (CPU threads: 2); 2026-11-15."
     )
     by_steps = methods(compared(training={"validations": 0, "evaluate_every": 7}))

@@ -214,7 +214,7 @@ def test_files_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may read everything")
 def test_a_file_that_may_not_be_read_is_refused(tmp_path):
     write(tmp_path / "text.txt", ENOUGH).chmod(0)
-    assert "may not be read" in refusal(tmp_path / "text.txt")
+    assert "cannot be read; change its permissions" in refusal(tmp_path / "text.txt")
 
 
 def test_folders_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):

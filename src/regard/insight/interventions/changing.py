@@ -264,5 +264,5 @@ def trace_changed(model: Model, changes: Mapping[str, Change] | None, trace: Cal
         return trace()
     with changing(model, parsed(changes)):
         changed = trace()
-    said = f"Changed: {', '.join(changes)}. Every number is computed by the written equation with this change."
+    said = f"Changed: {', '.join(changes)}. Every number is computed with this change, by the reference equations."
     return replace(changed, notes=(said, *changed.notes))
