@@ -613,7 +613,7 @@ def test_a_file_that_has_changed_or_gone_leaves_old_runs_as_they_were(run, here,
         code, out, err = regard("evaluate", run, "--json")
         assert code == 0
         assert json.loads(out)["perplexity"] == json.loads(before)["perplexity"]
-        assert f"note: {mine} is not what" in err
+        assert f"note: {mine} is not the code that" in err
         mine.unlink(missing_ok=True)
     (run / "mine.py").unlink()
     code, _, err = regard("evaluate", run)
