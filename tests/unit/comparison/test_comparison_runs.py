@@ -338,7 +338,7 @@ def test_a_counted_run_has_read_the_text_once_and_a_trained_one_its_budget(ended
 
 
 def test_the_log_says_what_begins_how_it_ended_and_what_was_done_before(ended, capsys):
-    assert [line for line in ended.said if "begins" in line] == [
+    assert [line for line in ended.said if ": starting (" in line] == [
         "2-gram: starting (1 of 4)", "5-gram: starting (2 of 4)", "nnlm, seed 1: starting (3 of 4)",
         "nnlm, seed 2: starting (4 of 4)",
     ]  # fmt: skip

@@ -199,10 +199,10 @@ def test_code_that_would_hide_a_module_is_not_unpacked(archive, tmp_path, name):
 
 def test_what_is_not_a_whole_run_is_refused(archive, tmp_path):
     for without, said in [
-        (("recipe.toml",), "holds no recipe.toml"),
-        (("run.json",), "holds no run.json"),
+        (("recipe.toml",), "has no recipe.toml"),
+        (("run.json",), "has no run.json"),
         (("model.safetensors", "training.safetensors"), "has no weights"),
-        (("recipe.toml", "tokenizer.json", "metrics.jsonl", "model.safetensors", "training.safetensors"), "holds no"),
+        (("recipe.toml", "tokenizer.json", "metrics.jsonl", "model.safetensors", "training.safetensors"), "has no"),
     ]:
         assert said in refused(rebuilt(archive, tmp_path / "x.zip", without=without), tmp_path)
     for recipe in (b"system = ", b"soup = 'leek'", b"\xff"):
