@@ -282,7 +282,7 @@ def test_resuming_what_was_counted(wrong, trained):
     (["--temperature", "inf"], "--temperature must be at least 0"),
     (["--weights", "worst"], "--weights must be best, last, or a step"),
     (["--device", "quantum"], "is not available"),
-    (["--beam", "3", "--max-tokens", "100"], "fewer --max-tokens"),
+    (["--beam", "3", "--max-tokens", "100"], "lower --max-tokens"),
 ])  # fmt: skip
 def test_a_wrong_option_of_generate(wrong, trained, words, said):
     assert said in wrong("generate", trained["gpt"], *words)

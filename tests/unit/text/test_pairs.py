@@ -382,7 +382,7 @@ def test_parallel_files_are_taken_before_a_table_only_if_languages_are_said(tmp_
     assert list(find_pair_files(tmp_path)) == ["train"]
     assert find_pair_files(tmp_path)["train"][0].name == "train.tsv"
     assert len(find_pair_files(tmp_path, "de", "en")["train"]) == 2
-    assert "say which" in refusal(tmp_path, source="de")
+    assert "choose which" in refusal(tmp_path, source="de")
 
 
 def test_a_single_table_in_a_folder_is_named(tmp_path):
