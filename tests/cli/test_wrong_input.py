@@ -228,7 +228,7 @@ def test_a_truncated_weights_file(wrong, broken):
 def test_weights_of_another_shape(wrong, broken):
     recipe = (broken / "recipe.toml").read_text()
     (broken / "recipe.toml").write_text(recipe.replace("width = 32", "width = 48"))
-    assert "model.width was 32 and is 48" in wrong("evaluate", broken)
+    assert "model.width was 32 and is now 48" in wrong("evaluate", broken)
     facts = json.loads((broken / "run.json").read_text())
     del facts["recipe"], facts["blake2b"]
     (broken / "run.json").write_text(json.dumps(with_digest(facts)))
@@ -413,7 +413,7 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
     text = path.read_text(encoding="utf-8")
     for layers in (2, 3):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
-        assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
+        assert f"model.layers was 1 and is now {layers}" in wrong("resume", broken)
     facts = json.loads((broken / "run.json").read_text())
     del facts["recipe"], facts["blake2b"]  # a stranger's: it does not say what it was made with
     (broken / "run.json").write_text(json.dumps(with_digest(facts)))

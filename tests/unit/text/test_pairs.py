@@ -371,7 +371,7 @@ def test_plain_parallel_files_come_before_packed_ones_and_hidden_ones_are_none(t
     assert "it has de, en." in refusal(tmp_path, source="de", target="fr")
     assert "--data.columns de,en" in refusal(tmp_path / "train", source="de")
     write(tmp_path / "train.fr", ["x"])
-    assert "has de, en, fr: say which" in refusal(tmp_path)
+    assert "has de, en, fr: choose which" in refusal(tmp_path)
     write(tmp_path / "my-train.de", ["two"])
     assert "several de train files (my-train.de, train.de)" in refusal(tmp_path, source="de", target="en")
 
