@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY ?= passive
 .PHONY: setup demo test check mutants fuzz faults kills soak sbom lock docs clean
 
 setup: $(VENV)/.tests-ready
-	@echo "Ready: . $(BIN)/activate puts regard on the path; regard help says what it does."
+	@echo "Ready: run . $(BIN)/activate to put regard on the path, then regard --help."
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

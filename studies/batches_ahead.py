@@ -72,7 +72,7 @@ def never(model: Model) -> ValidationResult:
 
 
 def batches(training: Any) -> Any:
-    """Made-up text: 20 million words, or 200 000 pairs of 5 to 59 words."""
+    """Made-up text: 20 million words, or 200,000 pairs of 5 to 59 words."""
     random = np.random.default_rng(0)
     if hasattr(training, "window"):
         ids = random.integers(0, WORDS, 20_000_000).astype(np.uint16)

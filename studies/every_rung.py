@@ -5,7 +5,7 @@
     python studies/every_rung.py FOLDER seconds    the same at equal seconds of steps; the three seeds of a
                                                                 system run at the same time, and both corpora
     python studies/every_rung.py FOLDER laws       the fourteen laws of the three
-    python studies/every_rung.py FOLDER claims     recall, look-back and no-waiting (32 to 65 536 words)
+    python studies/every_rung.py FOLDER claims     recall, look-back and no-waiting (32 to 65,536 words)
     python studies/every_rung.py FOLDER speed      training speed beside peers, and the papers' tasks
 
 REGARD_DATA names the folder of the corpora. `--toy` runs a small version of each part, on any machine.

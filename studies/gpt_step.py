@@ -5,7 +5,7 @@
 
 step        the Trainer of `regard train` on GPT-2 124M, bf16: blocks as written (off), compiled (on), by hand (auto)
 loss        the loss with the product before it, forward and backward, by how many rows of logits are held at once
-attention   PyTorch's own choice of kernel, and cuDNN's, forward and backward, for 65 536 tokens in rows of any length
+attention   PyTorch's own choice of kernel, and cuDNN's, forward and backward, for 65,536 tokens in rows of any length
 between     each kernel of fast/kernels/block_norm.py and the pass over logits, with the rate at which they move bytes
 
 Milliseconds of the median of three rounds, with the device waited for at the end of each. Nothing else should run.

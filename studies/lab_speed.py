@@ -2,7 +2,7 @@
 
     python studies/lab_speed.py [--runs 100] [--points 10000] [--rounds 7]
 
-Needs playwright and Chromium. A hundred runs of 10 000 points are made from one tiny training, and a GPT of 12 layers
+Needs playwright and Chromium. A hundred runs of 10,000 points are made from one tiny training, and a GPT of 12 layers
 with 12 heads. Printed: medians of the milliseconds from asking for the page, or from a click or a letter, to the frame
 in which its result is painted, and the load of the machine, which slows all of it.
 """

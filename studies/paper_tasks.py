@@ -9,7 +9,7 @@ selective  Feng et al. 2024 (the task: Gu & Dao 2024): sixteen symbols lie among
     python studies/paper_tasks.py selective --length 256 --steps 5000
 
 One JSON object for each model: the loss in nats and the share of right symbols, over what is to be written. The papers
-train longer: 400 000 steps of 4 096 symbols in the second.
+train longer: 400,000 steps of 4,096 symbols in the second.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python studies/ptb_sized.py WIKITEXT-2 FOLDER
     regard train ptb-rnn.toml --data FOLDER --run runs/ptb-sized
 
-Lower case, a sentence a line, N for words with a digit, and `<unk>` for all but the 9 998 most frequent words; about
-930 000, 74 000 and 83 000 tokens. Perplexities on it are not those of the Penn Treebank; recipes can be compared.
+Lower case, a sentence a line, N for words with a digit, and `<unk>` for all but the 9,998 most frequent words; about
+930,000, 74,000 and 83,000 tokens. Perplexities on it are not those of the Penn Treebank; recipes can be compared.
 """
 
 from __future__ import annotations

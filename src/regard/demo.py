@@ -46,7 +46,7 @@ def run_demo(
 ) -> None:
     began = time.perf_counter()
     if minute and (budget or everything):
-        raise RegardError("--minute chooses the systems and their time: leave --budget and --all out.")
+        raise RegardError("--minute sets the systems and their budget: leave --budget and --all out.")
     language, translation = (
         LANGUAGE.question(budget or LANGUAGE.budget(), everything=everything),
         TRANSLATION.question(budget or TRANSLATION.budget()),

@@ -171,7 +171,7 @@ def _by_score(score: Score, query: Tensor, keys: Tensor, visible: Tensor) -> Sta
     except RuntimeError as error:
         raise RegardError(
             f"This {type(score).__name__} cannot compare queries of width {query.size(-1)} with keys of width "
-            f"{keys.size(-1)} in {query.dtype}: give it what it was made for."
+            f"{keys.size(-1)} in {query.dtype}: give it inputs of the widths and dtype that it was made for."
         ) from error
 
 
@@ -205,7 +205,7 @@ def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> 
     needed = WEIGHTS.get(score, set()) if isinstance(score, str) else set()
     if given != needed:
         needs = f"score {score} needs {', '.join(sorted(needed)) or 'no weights'}"
-        raise RegardError(f"{needs}, and was given {', '.join(sorted(given)) or 'none'}: give exactly what it needs.")
+        raise RegardError(f"{needs}, and was given {', '.join(sorted(given)) or 'none'}: give exactly these.")
 
 
 def _check_widths(score: str, query: int, key: int, given: dict[str, Tensor]) -> None:
@@ -244,7 +244,7 @@ def as_tensor(name: str, array: Array, device: torch.device | None) -> Tensor:
     except (TypeError, ValueError, RuntimeError):  # words, None, rows of unequal length
         raise RegardError(f"{name} must be numbers in rows of equal length, not {_short(array)}.") from None
     if tensor.is_complex():
-        raise RegardError(f"{name} must be real numbers: give real and imaginary parts as components of their own.")
+        raise RegardError(f"{name} must be real numbers: give real and imaginary parts as separate components.")
     return tensor
 
 
@@ -267,7 +267,7 @@ def as_sequences(
     """Queries […, Tq, d], keys […, m, d], values […, m, e], and a function that restores the user's shapes."""
     if keys.dim() == 0 or values.dim() == 0 or not keys.numel():
         raise RegardError(
-            "A database needs keys and values: give keys [m, d] or [m] with m at least 1, values likewise."
+            "Attention needs keys and values: give keys of shape [m, d] or [m] with m at least 1, and as many values."
         )
     numbers, plain = keys.dim() == 1, values.dim() == 1
     if numbers:
@@ -277,7 +277,7 @@ def as_sequences(
     if plain:
         values = values[:, None]
     if keys.size(-2) != values.size(-2):
-        raise RegardError(f"{keys.size(-2)} keys and {values.size(-2)} values do not pair up: give as many of each.")
+        raise RegardError(f"{keys.size(-2)} keys and {values.size(-2)} values do not match: give equally many of each.")
     single = query.dim() == 1
     query = query[None] if single else query
 
@@ -294,8 +294,8 @@ def may_see(mask: Array | None, query: Tensor, keys: Tensor, values: Tensor) -> 
     batches = [array.shape[:-2] for array in (query, keys, values)]
     if not broadcasts(*batches):
         raise RegardError(
-            f"Batches of shape {', '.join(str(tuple(batch)) for batch in batches)} of query, keys and values do not go "
-            "together: give equal ones, or 1 where all share one."
+            f"Batches of shape {', '.join(str(tuple(batch)) for batch in batches)} of query, keys and values do not "
+            "match: give equal ones, or 1 where all share one."
         )
     batch = torch.broadcast_shapes(*batches[:2])
     shape = (*batch, query.size(-2), keys.size(-2))
@@ -305,7 +305,7 @@ def may_see(mask: Array | None, query: Tensor, keys: Tensor, values: Tensor) -> 
     try:
         seen = seen.expand(*torch.broadcast_shapes(seen.shape[:-2], batch), *shape[-2:])
     except RuntimeError:
-        raise RegardError(f"mask has shape {tuple(seen.shape)} and must fit the weights', {shape}.") from None
+        raise RegardError(f"mask has shape {tuple(seen.shape)} but must fit the weights' shape, {shape}.") from None
     if not seen.any(dim=-1).all():
         raise RegardError("A query sees no key at all: let the mask be true for at least one key in every row.")
     return seen

@@ -81,7 +81,7 @@ def test_naming_a_benchmark_twice_runs_it_once(regard, no_peers):
     "words, sentence",
     [
         (["lstm-trian"], "There is no benchmark 'lstm-trian': did you mean lstm-train?"),
-        (["xyz"], "There is no benchmark 'xyz' (there are gpt-train"),
+        (["xyz"], "There is no benchmark 'xyz'; choose one of gpt-train"),
         (["rnn-train", "--repeats", "0"], "--repeats must be at least 1, not 0."),
         (["serve", "--clients", "1;2"], "--clients takes numbers separated by commas, as in 1,16,64, not '1;2'."),
         (["serve", "--clients", "1,0"], "--clients must be at least 1, not 0."),

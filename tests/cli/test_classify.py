@@ -171,7 +171,7 @@ def test_settings_that_labels_have_no_use_for(wrong, moods, tmp_path):
 
 def test_lines_that_cannot_be_labelled(wrong, regard, labeller):
     endless = "a fine day\n" + "word " * 10_000 + "\n"
-    assert "Line 2 has 10 000 tokens" in wrong("classify", labeller, stdin=endless)
+    assert "Line 2 has 10,000 tokens" in wrong("classify", labeller, stdin=endless)
     assert regard("classify", labeller, "--truncate", stdin=endless)[1].count("\n") == 2
     assert "Line 1 has the label 'splendid'" in wrong("score", labeller, stdin="a fine day\tsplendid\n")
     assert "does not know" in wrong("score", labeller, stdin="a fine day\tsplendid\n")

@@ -121,7 +121,7 @@ def test_a_damaged_run_is_refused_with_the_files_name(run, wrong, verb, name):
 
 def test_a_tokenizer_more_or_less_is_refused(run, wrong):
     shutil.copy(run / "tokenizer.json", run / "tokenizer.source.json")
-    assert "tokenizer.source.json does not belong there" in wrong("evaluate", run)
+    assert "tokenizer.source.json does not belong in this folder" in wrong("evaluate", run)
     (run / "tokenizer.source.json").unlink()
     (run / "tokenizer.json").unlink()
     assert "tokenizer.json is missing" in wrong("evaluate", run)
@@ -135,9 +135,9 @@ def test_a_run_without_a_digest_is_refused_in_one_sentence(run, wrong):
 
 
 @pytest.mark.parametrize("change, said", [
-    (("width = 32", "width = 16"), "model.width was 32 and is 16"),
-    (("seed = 1", "seed = 2"), "training.seed was 1 and is 2"),
-    (("steps = 30", "steps = 60"), "training.steps was 30 and is 60"),
+    (("width = 32", "width = 16"), "model.width was 32 and is now 16"),
+    (("seed = 1", "seed = 2"), "training.seed was 1 and is now 2"),
+    (("steps = 30", "steps = 60"), "training.steps was 30 and is now 60"),
     (('size = "tiny"', 'size = "small"'), "size was 'tiny' and is 'small'"),
     (('system = "lstm"', 'system = "gru"'), "recipe.toml was changed or is damaged: gru has no setting model."),
     (("\nthreads = 1", "\nthreads = 2"), None),

@@ -46,7 +46,7 @@ def test_wrong_input_is_one_sentence(wrong, tmp_path):
     assert "'.' is a folder" in wrong("exercise", "causal-mask", "--out", ".")
     assert "There is no file" in wrong("exercise", "check", file)
     file.write_text("x = 1\n")
-    assert "does not say which exercise it is for" in wrong("exercise", "check", file)
+    assert "does not name its exercise" in wrong("exercise", "check", file)
     file.write_text('EXERCISE = "nothing"\n')
     assert "There is no exercise 'nothing'" in wrong("exercise", "check", file)
     file.write_text("def (:\n")

@@ -53,7 +53,7 @@ REFUSED = [
     ("gpt", ["--lens", "--head-scores"], "one at a time"),
     ("gpt", ["--why", "sea"], "give both"),
     ("gpt", ["--ablate", "tails"], "heads"),
-    ("gpt", ["--lens", "--gradients"], "by itself"),
+    ("gpt", ["--lens", "--gradients"], "cannot be combined"),
     ("gpt", ["--patch", "the ship"], "equal lengths"),
     ("ngram", ["--lens"], "no layers"),
     ("ngram", ["--why", "saw", "--not", "ship"], "no word vectors"),

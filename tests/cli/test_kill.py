@@ -53,7 +53,7 @@ def test_resuming_a_finished_run_changes_nothing(regard, trained):
     before = bits(trained["lstm"])
     code, out, errors = regard("resume", trained["lstm"])
     assert code == 0
-    assert "was already finished" in errors
+    assert "is already finished" in errors
     assert out.strip() == str(trained["lstm"])
     assert bits(trained["lstm"]) == before
 

@@ -328,7 +328,7 @@ MISTAKES = {
         return hidden, {**new, "steps": state["steps"] + x.size(1)}, parts
 """,
         {1},
-        "the state's past.0.steps is a int: a state holds only tensors and dicts of them",
+        "the state's past.0.steps is a int: a state contains only tensors and dicts of them",
     ),
 }
 
@@ -424,9 +424,9 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
     "code, target, said",
     [
         ("", "./nowhere.py:Mine", "There is no file ./nowhere.py"),
-        ("", "./own.py", "names no class: write ./own.py:MyCell"),
+        ("", "./own.py", "does not name a class: write ./own.py:MyCell"),
         ("class Mine(Cell): pass", "./own.py:Mien", "own.py has no class Mien: did you mean Mine?"),
-        ("", "./own.py:Nothing", "own.py has no class Nothing or any other class"),
+        ("", "./own.py:Nothing", "own.py has no class Nothing, nor any other class"),
         ("class Mine(nn.Module): pass", "./own.py:Mine", "is neither a layer nor a model: subclass"),
         ("Mine = 3", "./own.py:Mine", "own.py has no class Mine"),
         (
@@ -474,7 +474,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  memory = ('cell',)\n  def step(self, x, state): return {'cell': x}",
             "./own.py:Mine",
-            'memory must hold "hidden", which is also the output: write memory = ("hidden", "cell").',
+            'memory must contain "hidden", which is also the output: write memory = ("hidden", "cell").',
         ),
         (
             "class Mine(Cell):\n  def step(self, x, state): return x, state",
@@ -537,7 +537,7 @@ def test_a_memory_that_never_changes_is_noted_and_breaks_no_law(write, regard):
     write(f"class Mine(Cell):\n    memory = ('hidden', 'cell'){LINEAR}{step}")
     code, _, err = regard("laws", "./own.py:Mine")
     assert code == 0
-    assert "note: the state's cell never changes, no matter what is read" in err
+    assert "note: the state's cell never changes, whatever the model reads" in err
     assert "never changes" not in regard("laws", "./mine.py:MinimalGatedUnit")[2]
 
 
@@ -613,12 +613,12 @@ def test_a_file_that_has_changed_or_gone_leaves_old_runs_as_they_were(run, here,
         code, out, err = regard("evaluate", run, "--json")
         assert code == 0
         assert json.loads(out)["perplexity"] == json.loads(before)["perplexity"]
-        assert f"note: {mine} is not what" in err
+        assert f"note: {mine} is not the code that" in err
         mine.unlink(missing_ok=True)
     (run / "mine.py").unlink()
     code, _, err = regard("evaluate", run)
     assert code == 2
-    assert "is that code now: restore it, or train a new run." in err
+    assert "contains that code now: restore it, or train a new run." in err
 
 
 def test_a_file_that_is_edited_is_read_again_in_the_same_process(here):
@@ -650,7 +650,7 @@ def test_opening_a_run_never_runs_code_that_was_not_named_here(run, here, regard
             assert code == 2
             assert f"would run {file}" in err
             assert f"run `regard laws {file}:MinimalGatedUnit` and try again" in err
-        with pytest.raises(RegardError, match="never named on this machine"):
+        with pytest.raises(RegardError, match="not been approved on this machine"):
             package.load(run)
         if not copied:
             code, _, err = regard("train", run / "recipe.toml")

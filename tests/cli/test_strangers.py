@@ -70,14 +70,14 @@ def test_a_comparison_runs_no_code_that_was_not_named(here, trap, wrong, asked):
     said = wrong(*words)
     assert not (here / "sprung").exists()
     assert not (here / "cache" / "own-code.txt").exists()
-    assert ("holds another comparison" if asked == "something else" else f"would run {trap}") in said
-    with pytest.raises(RegardError, match="never named"):  # as the process of one run opens it
+    assert ("contains another comparison" if asked == "something else" else f"would run {trap}") in said
+    with pytest.raises(RegardError, match="not been approved"):  # as the process of one run opens it
         Plan.read(here / "gift")
 
 
 @pytest.mark.parametrize("way", [find, lambda name: compose(name, None), lambda name: load(locate(name))])
 def test_no_way_to_code_goes_around_the_gate(here, trap, way):
-    with pytest.raises(RegardError, match="never named on this machine"):
+    with pytest.raises(RegardError, match="not been approved on this machine"):
         way(f"{trap}:Mine")
     assert not (here / "sprung").exists()
     trust_code(f"{trap}:Mine")
@@ -88,7 +88,7 @@ def test_no_way_to_code_goes_around_the_gate(here, trap, way):
 def test_an_edited_file_is_not_the_code_that_was_named(here, trap):
     trust_code(f"{trap}:Mine")
     trap.write_text(trap.read_text() + "# edited\n")
-    with pytest.raises(RegardError, match="never named on this machine"):
+    with pytest.raises(RegardError, match="not been approved on this machine"):
         load(locate(f"{trap}:Mine"))
     assert not (here / "sprung").exists()
 

@@ -365,7 +365,7 @@ def test_options_that_would_be_ignored_are_refused(wrong, translators, trained):
     assert "--temperature" in wrong("translate", run, "--top-k", 3, stdin="a\n")
     assert "--n-best" in wrong("translate", run, "--temperature", 1, "--n-best", 0, stdin="a\n")
     assert "ja-mecab" in wrong("evaluate", run, "--bleu-tokenizer", "ja-mecab")
-    assert "kept no weights" in wrong("evaluate", trained["lstm"], "--average", 2)
+    assert "has no weights to average" in wrong("evaluate", trained["lstm"], "--average", 2)
 
 
 # -- from file to file -------------------------------------------------------------------------------------------------

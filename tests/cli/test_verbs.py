@@ -136,7 +136,7 @@ def test_a_prompt_may_come_from_stdin_and_unknown_characters_are_said(regard, tr
     code, out, errors = regard("generate", trained["lstm"], "--prompt", "-", "--max-tokens", 3, stdin="The €\n")
     assert code == 0
     assert out.startswith("The ")
-    assert "1 of the prompt's tokens are unknown" in errors
+    assert "1 of the prompt's tokens are not in this model's vocabulary" in errors
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "lstm", "--data.vocabulary", "500000000"], "data.vocabulary must be at least 0 and at most 10000000"),
     (["train", "lstm", "--model.forget-bias=-1e308"], "model.forget_bias must be a number of at most 3.4e+38"),
     (["train", "lstm", "--model.layers", "9" * 5000], "model.layers must be a whole number"),
-    (["train", "lstm", "--seed", "9223372036854775808"], "training.seed must be below 2 147 483 648"),
+    (["train", "lstm", "--seed", "9223372036854775808"], "training.seed must be below 2,147,483,648"),
     (["train"], "Name a system"),
     (["train", "lsmt"], "did you mean lstm?"),
     (["train", "lstm", "--model.layer", "2"], "did you mean model.layers?"),
@@ -94,7 +94,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "LSTM"], "did you mean lstm?"),
     (["train", "lstm", "--seed", "99999999999999999999999"], "training.seed must be below"),
     (["train", "lstm", "--model.width", "99999999999"], "model.width must be below"),
-    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "gradients and moments alone"),
+    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "gradients and optimizer state alone"),
     (["train", "lstm", "--training.device", "meta"], "is not available"),
     (["evaluate", "x" * 300], "name too long"),
     (["train", "lstm", "--run", "x" * 300], "name too long"),
@@ -228,7 +228,7 @@ def test_a_truncated_weights_file(wrong, broken):
 def test_weights_of_another_shape(wrong, broken):
     recipe = (broken / "recipe.toml").read_text()
     (broken / "recipe.toml").write_text(recipe.replace("width = 32", "width = 48"))
-    assert "model.width was 32 and is 48" in wrong("evaluate", broken)
+    assert "model.width was 32 and is now 48" in wrong("evaluate", broken)
     facts = json.loads((broken / "run.json").read_text())
     del facts["recipe"], facts["blake2b"]
     (broken / "run.json").write_text(json.dumps(with_digest(facts)))
@@ -248,7 +248,7 @@ def test_a_run_of_another_version(wrong, broken):
 def test_a_run_without_its_tokenizer_or_weights(wrong, broken):
     (broken / "model.safetensors").unlink()
     (broken / "training.safetensors").unlink()
-    assert "holds no weights" in wrong("evaluate", broken)
+    assert "has no weights" in wrong("evaluate", broken)
     assert "has no checkpoint" in wrong("resume", broken)
     (broken / "tokenizer.json").write_text("{}")
     assert "tokenizer" in wrong("evaluate", broken)
@@ -282,7 +282,7 @@ def test_resuming_what_was_counted(wrong, trained):
     (["--temperature", "inf"], "--temperature must be at least 0"),
     (["--weights", "worst"], "--weights must be best, last, or a step"),
     (["--device", "quantum"], "is not available"),
-    (["--beam", "3", "--max-tokens", "100"], "fewer --max-tokens"),
+    (["--beam", "3", "--max-tokens", "100"], "lower --max-tokens"),
 ])  # fmt: skip
 def test_a_wrong_option_of_generate(wrong, trained, words, said):
     assert said in wrong("generate", trained["gpt"], *words)
@@ -290,7 +290,7 @@ def test_a_wrong_option_of_generate(wrong, trained, words, said):
 
 @pytest.mark.parametrize("words, said", [
     (["--split", "dev"], "has no split 'dev'"),
-    (["--split", "all", "--data", "nothing.txt"], "and nothing.txt is none"),
+    (["--split", "all", "--data", "nothing.txt"], "but nothing.txt is not a file"),
     (["--segment", "100"], "longer than the 64 tokens"),
     (["--overlap", "64"], "--overlap must be"),
     (["--segment", "0"], "--segment"),
@@ -413,7 +413,7 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
     text = path.read_text(encoding="utf-8")
     for layers in (2, 3):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
-        assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
+        assert f"model.layers was 1 and is now {layers}" in wrong("resume", broken)
     facts = json.loads((broken / "run.json").read_text())
     del facts["recipe"], facts["blake2b"]  # a stranger's: it does not say what it was made with
     (broken / "run.json").write_text(json.dumps(with_digest(facts)))

@@ -289,7 +289,7 @@ def test_a_step_that_does_not_fit_leaves_the_step_before_to_go_on_from(number, t
             run.batches = Growing(run.batches, 6)
             room = torch.cuda.memory_reserved() + (256 << 20)
             torch.cuda.set_per_process_memory_fraction(room / torch.cuda.get_device_properties(0).total_memory)
-            with pytest.raises(RegardError, match=r"in step 7: `regard resume .* --training.accumulate 2` goes on"):
+            with pytest.raises(RegardError, match=r"in step 7: `regard resume .* --training.accumulate 2` continues"):
                 run.train()
             torch.cuda.set_per_process_memory_fraction(1.0)
             run = trainer(tmp_path / name, systems()[number], "off", batches=batches)

@@ -104,7 +104,7 @@ def test_a_change_reaches_the_prediction_of_its_row_alone(subject: tuple) -> Non
 def test_a_wrong_place_is_named_with_the_right_ones() -> None:
     model, tokens, source = drawn(next(one for one in SUBJECTS if one[0] == "gpt"))
     for place, said in (
-        ("slef/0", "self/0"), ("self/0[9]", "components"), ("layer/0@60", "columns"), ("layer/0[", "not a valid place")
+        ("slef/0", "self/0"), ("self/0[9]", "components"), ("layer/0@60", "columns"), ("layer/0[", "does not name")
     ):  # fmt: skip
         with pytest.raises(RegardError, match=said), intervene(model, place, 0.0):
             read(model, tokens, source)

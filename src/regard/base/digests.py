@@ -27,7 +27,9 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
     """Refuse a folder in which one of these files is not the one whose digest was recorded."""
     for name in names:
         if (folder / name).exists() != (name in recorded):
-            raise RegardError(f"{folder / name} {'is missing' if name in recorded else 'does not belong there'}.")
+            raise RegardError(
+                f"{folder / name} {'is missing' if name in recorded else 'does not belong in this folder'}."
+            )
         if name in recorded and file_digest(folder / name, MAX_SHARED_BYTES) != recorded[name]:
             raise RegardError(f"{folder / name} is damaged or was changed: restore it from a backup.")
 

@@ -1,4 +1,4 @@
-"""How numbers are written for people, everywhere in Regard: 12 400, 1 sentence, 2 sentences."""
+"""How numbers are written for people, everywhere in Regard: 12,400, 1 sentence, 2 sentences."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 
 def group_digits(number: float) -> str:
     """Digits in threes; four of them stay together, as in a year."""
-    digits = f"{number:,.0f}".replace(",", " ")
-    return digits if len(digits.lstrip("-")) > len("9 999") else digits.replace(" ", "")
+    digits = f"{number:,.0f}"
+    return digits if len(digits.lstrip("-")) > len("9,999") else digits.replace(",", "")
 
 
 def pluralize(number: int, noun: str, plural: str = "") -> str:
-    """1 sentence, 12 400 sentences; `plural` where it is not the noun with an s."""
+    """1 sentence, 12,400 sentences; `plural` where it is not the noun with an s."""
     return f"{group_digits(number)} {noun if number == 1 else plural or noun + 's'}"
 
 

@@ -44,7 +44,7 @@ def check_tensor_file(path: Path) -> None:
     sense, for the library would take 30 times as much memory."""
     with open_file(path) as stream:
         if int.from_bytes(stream.read(8), "little") > MAX_HEADER_BYTES:
-            raise ValueError(f"its header says that it has more than {MAX_HEADER_BYTES >> 20} MiB")
+            raise ValueError(f"its header has more than {MAX_HEADER_BYTES >> 20} MiB")
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -89,9 +89,11 @@ def reading(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise RegardError(f"There is no file {str(path)!r}; check the spelling and the folder.") from None
     except PermissionError:
-        raise RegardError(f"{str(path)!r} is not readable; change its permissions or give a copy.") from None
+        raise RegardError(f"{str(path)!r} cannot be read; change its permissions or use a copy.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise RegardError(f"{str(path)!r} is not a whole {path.suffix[1:]} file; copy or download it again.") from None
+        raise RegardError(
+            f"{str(path)!r} is not a complete {path.suffix[1:]} file; copy or download it again."
+        ) from None
     except OSError as error:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
 
@@ -153,7 +155,7 @@ def max_unpacked_bytes(path: Path) -> int:
 
 def unpacks_to_too_much(path: Path) -> RegardError:
     return RegardError(
-        f"{str(path)!r} unpacks to more than {MAX_UNPACKING} times its size, which text does not; unpack it "
+        f"{str(path)!r} unpacks to more than {MAX_UNPACKING} times its size, far more than text does; unpack it "
         "yourself if you trust it."
     )
 

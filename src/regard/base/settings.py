@@ -97,7 +97,7 @@ def did_you_mean(word: str, known: Sequence[str] | Mapping[str, str], listed: Se
     if whole := [name for name in known if name.rpartition(".")[2] == last and "." in name]:  # --steps: training.steps
         return f": did you mean {whole[0]}?"
     near = closest(word, known)
-    return f": did you mean {near[0]}?" if near else f" (there are {', '.join(listed or known)})."
+    return f": did you mean {near[0]}?" if near else f"; choose one of {', '.join(listed or known)}."
 
 
 def closest(word: str, known: Iterable[str]) -> list[str]:

@@ -49,11 +49,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             with open(file, "rb+") as handle:
                 os.fsync(handle.fileno())
         if os.path.lexists(path):
-            raise RegardError(f"{path} exists already, and is left as it is: choose another name.")
+            raise RegardError(f"{path} exists already and was not changed: choose another name.")
         temporary.rename(path)
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
-        raise RegardError(f"The folder {str(path)!r} was not written ({reason}); nothing is left of it.") from error
+        raise RegardError(
+            f"The folder {str(path)!r} was not written ({reason}); its partial files were removed."
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -86,7 +88,7 @@ def rename_new(made: Path, path: Path) -> None:
         else:
             made.unlink()
     except FileExistsError:
-        raise RegardError(f"{path} exists already, and is left as it is: choose another name.") from None
+        raise RegardError(f"{path} exists already and was not changed: choose another name.") from None
 
 
 def remove_partial_files(folder: Path, of: str | None = None) -> None:
@@ -123,11 +125,11 @@ def open_own_file(path: Path, flags: int) -> int:
         )
     except OSError as error:
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise RegardError(f"{path} is not a plain file, so it is not written to: remove it.") from None
+            raise RegardError(f"{path} is not a plain file, so Regard does not write to it: remove it.") from None
         raise RegardError(f"{str(path)!r} could not be opened ({error.strerror}); check the folder.") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RegardError(f"{path} is not a plain file, so it is not written to: remove it.")
+        raise RegardError(f"{path} is not a plain file, so Regard does not write to it: remove it.")
     return descriptor
 
 

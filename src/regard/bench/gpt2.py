@@ -1,7 +1,7 @@
 """GPT-2, 124 million parameters on a GPU: training steps, and greedy generation, one text or 64 at a time; training
 also with 350 million parameters, and with a context of 4096.
 
-The vocabulary is padded to a multiple of 128 on all sides (50 304 for GPT-2's 50 257 tokens, as in nanoGPT), without
+The vocabulary is padded to a multiple of 128 on all sides (50,304 for GPT-2's 50,257 tokens, as in nanoGPT), without
 dropout. A token of training costs `flops_per_token`; a generated token at least one read of all weights, shared by the
 rows of the batch, and of its keys and values.
 """

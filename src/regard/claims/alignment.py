@@ -367,7 +367,7 @@ CLAIM = Claim(
     "worse than the diagonal, its weight is spread, and of words that stand twice it knows no more than IBM model 1; a "
     "word drawn at random is not needed more than others. Attention translates reordered pairs nearly as well as the "
     "others, so that these are not simply the harder ones.",
-    breaks="Attention is taught to predict, not to align: it may look beside the word it translates, whose neighbours' "
+    breaks="Attention is taught to predict, not to align: it may look beside the word it translates, whose neighbors' "
     "vectors know of it, too, and a query that has not read the last word cannot know what comes next. Model 1 is "
     "taught nothing but which words go together, which is nearly all there is to know where each occurs once.",
     expected=(

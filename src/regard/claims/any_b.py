@@ -274,7 +274,7 @@ def dilution(trial: Trial) -> Figure:
 
 
 BASE_THREE = "AABA, q = (0, 1), e = 3: largest difference of a component from (1/2, 1/2)"
-SHARE = "relative difference of the B's weight from bᑫ / (bᑫ + n − 1), n from 2 to 30 000"
+SHARE = "relative difference of the B's weight from bᑫ / (bᑫ + n − 1), n from 2 to 30,000"
 SAME_AS_DAN = "q = 0: largest difference of a component from the DAN's average"
 HALF = "shortest string in which the one B gets less than half, at q = (0, 10)"
 A_FOR_A = "W_q = 10·I: what the last A of AABA pays to the B"
@@ -298,11 +298,11 @@ CLAIM = Claim(
     f"q = 0 is the DAN. Trained from scratch, an RNN learns the rule when the only B is {NEAR} steps back and not when "
     f"it is {VERY_FAR} steps back, where attention still learns it.",
     conditions="One-hot vectors for A and B, dot products. Learning: two strings, BAA…A and AAA…A, far is "
-    f"{VERY_FAR} steps back; default initialisation, width {WIDTH}, at most {STEPS} steps of Adam (5e-3), attention "
+    f"{VERY_FAR} steps back; default initialization, width {WIDTH}, at most {STEPS} steps of Adam (5e-3), attention "
     "without positions.",
     control_words="The same RNN trained on strings of ten symbols is right at length 1000: it is the learning that "
     "fails, not what the network can represent. Where the B is not shown attention learns nothing, either.",
-    breaks="q = (0, 10) dilutes: in a string of about e¹⁰ = 22 026 symbols the B gets only half. In self-attention "
+    breaks="q = (0, 10) dilutes: in a string of about e¹⁰ = 22,026 symbols the B gets only half. In self-attention "
     "W_q = 10·I makes every A look for As; W_q = [[0, 0], [10, 10]] makes every word look for B. What is seen without "
     "distance need not be attention: an average of the words (DAN) is beside it, and learns at 100 steps, too. An LSTM "
     "learns from further away than an RNN, but at its default forget bias not from everywhere.",

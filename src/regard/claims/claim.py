@@ -147,7 +147,7 @@ class Claim:
         self, *, quick: bool = False, device: str = "cpu", first_seed: int | None = None, data: str = "", **knobs: float
     ) -> Trial:
         if data and not self.reads_data:
-            raise RegardError(f"{self.name} reads no text: leave --data out.")
+            raise RegardError(f"{self.name} does not read a text: leave --data out.")
         for name, value in knobs.items():
             self._check_knob(name, value)
         count, first = (self.quick_seeds, FIRST_QUICK_SEED) if quick else (self.seeds, self.first_seed)

@@ -292,7 +292,7 @@ CLAIM = Claim(
     quote="HANDLE VARIABLE-LENGTH SEQUENCES … TRACK LONG-TERM DEPENDENCIES … MAINTAIN INFORMATION ABOUT ORDER … SHARE "
     "PARAMETERS ACROSS THE SEQUENCE",
     where="003:83–86, 239–247; 001:110–114",
-    statement="Recurrent networks read any length, keep order and share their parameters, but at initialisation do not "
+    statement="Recurrent networks read any length, keep order and share their parameters, but at initialization do not "
     "reach 40 words back and are not parallel. Attention has all that the wishlist asks for (long range, any length, "
     "association of output and input) and is parallel; order it has only with positions. An average has no order.",
     conditions="Every system as it begins, untrained, small, fp64; long range = of 40 words the weakest moves the "

@@ -83,7 +83,7 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
     if len(pairs) < MIN_PAIRS:
         raise RegardError(
             f"{trial.data} has {len(pairs)} of the {len(JUDGED)} judged word pairs often enough, but "
-            f"{MIN_PAIRS} are needed; give a longer text in English, as --data wikitext-2."
+            f"{MIN_PAIRS} are needed; give a longer English text, such as --data wikitext-2."
         )
     said = list(pairs.values())
     texts = {AGREES: text, UNORDERED: corpora.shuffled(text)}
@@ -214,9 +214,9 @@ def figure(vectors: Tensor, words: Mapping[str, str], counts: Mapping[str, int])
     return Heat("Cosines of word vectors", chosen, chosen, values, x="word", y="word", z="cosine", diverging=True)
 
 
-AGREES = "rank correlation of cosines with people's judgements, trained on real text"
-UNORDERED = "rank correlation of cosines with people's judgements, trained on its shuffled words"
-BY_FREQUENCY = "rank correlation of likeness in frequency with people's judgements"
+AGREES = "rank correlation of cosines with people's judgments, trained on real text"
+UNORDERED = "rank correlation of cosines with people's judgments, trained on its shuffled words"
+BY_FREQUENCY = "rank correlation of likeness in frequency with people's judgments"
 ASK = "what people say of words was not measured: `regard data fetch wikitext-2`, then `--data wikitext-2`."
 USE, MEANING = "use", "judgements"
 ALIKE = "AUC of same-class against other-class pairs, trained on sentences"

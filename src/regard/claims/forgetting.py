@@ -136,15 +136,15 @@ def remarks(numbers: dict[str, list[float]], bias: float) -> tuple[str, ...]:
 UNROLLED = "largest relative difference of ∂h_i/∂w_j from V^(i−j) W"
 GEOMETRIC = "log-slope less log ρ(V), linear network with ρ(V) = 0.5, 0.8, 0.9, 0.95"
 STAYS = "log-slope of the linear network with ρ(V) = 1, 1.02"
-TANH = "steps until a hundredth is left, tanh network at default initialisation"
+TANH = "steps until a hundredth is left, tanh network at default initialization"
 GATED = "steps until a hundredth is left, LSTM with forget bias 1"
 CELL = "steps until a hundredth is left, LSTM's cell with forget bias b (W_h = 0)"
-TANH_HUNDRED = "the notes' 100 steps: steps until a hundredth is left, tanh network at default initialisation"
+TANH_HUNDRED = "the notes' 100 steps: steps until a hundredth is left, tanh network at default initialization"
 GATED_HUNDRED = "the notes' 100 steps: steps until a hundredth is left, LSTM with forget bias 1"
 HUNDREDS = f"the notes' 100 steps: the same along an LSTM's cell with forget bias {FOR_HUNDREDS:g} (W_h = 0)"
 THOUSANDS = f"the notes' 1000 steps: the same along an LSTM's cell with forget bias {FOR_THOUSANDS:g} (W_h = 0)"
-ORTHOGONAL = "share left after 10 000 steps, linear network with orthogonal V"
-WIDE_OPEN = "share left after 10 000 steps, LSTM's cell with forget bias 12 (W_h = 0)"
+ORTHOGONAL = "share left after 10,000 steps, linear network with orthogonal V"
+WIDE_OPEN = "share left after 10,000 steps, LSTM's cell with forget bias 12 (W_h = 0)"
 
 CLAIM = Claim(
     name="forgetting",
@@ -154,11 +154,11 @@ CLAIM = Claim(
     "REALLY SCALE WELL TO SEQUENCES THAT ARE OF LENGTH OF THOUSANDS OR TEN THOUSANDS OF TIME STEPS.",
     where="002:17; 003:235",
     statement="What a recurrent state keeps of a word decays geometrically with distance exactly if ρ(V) < 1; at their "
-    "usual initialisation a tanh network keeps a hundredth for less than 100 steps and an LSTM for less than 1000.",
+    "usual initialization a tanh network keeps a hundredth for less than 100 steps and an LSTM for less than 1000.",
     conditions=f"Linear: width {WIDTH}, random V scaled to its spectral radius, distances {FIRST} to {STEPS}, fp64. "
-    "tanh and LSTM: one layer of width 64, PyTorch's uniform initialisation, words drawn from N(0, 1), untrained.",
+    "tanh and LSTM: one layer of width 64, PyTorch's uniform initialization, words drawn from N(0, 1), untrained.",
     control_words="An orthogonal V, which only turns, keeps all of a word over ten thousand steps.",
-    breaks="The notes also say that recurrent networks can handle 100 or 1000 steps. As they are usually initialised "
+    breaks="The notes also say that recurrent networks can handle 100 or 1000 steps. As they are usually initialized "
     "they cannot: neither the tanh network nor the LSTM reaches 100. An LSTM's cell reaches 100 with a forget "
     "bias of 5 and 1000 with one of 7 (W_h = 0). ρ(V) = 1 is the edge: orthogonal and identity matrices "
     "forget nothing. An LSTM's cell decays geometrically too, by f at each step, unless f is all but 1: for ten "

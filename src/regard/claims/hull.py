@@ -146,7 +146,7 @@ def worked() -> list[Worked]:
 
 INSIDE = "smallest coordinate of Σαv in its values, all eight scores"
 ON = "what the weights lack of lying on the simplex: |Σα − 1| and whatever is negative"
-CONE = "smallest coordinate of Σαv in the cone of its values, kernels before they are normalised"
+CONE = "smallest coordinate of Σαv in the cone of its values, kernels before they are normalized"
 SIGNED = "smallest coordinate with signed weights that sum to 1"
 HEAD = "smallest coordinate of a head's output in the head's W_v x"
 DROPPED = "the same under attention dropout 0.3, lowest of 20 masks"

@@ -169,7 +169,7 @@ CLAIM = Claim(
         Expect(RATIO, "at least", 1.0, over="draws"),
     ),
     experiment=experiment,
-    quick_words="texts of up to 1024 words (4096 on a GPU) instead of 8192 (65 536)",
+    quick_words="texts of up to 1024 words (4096 on a GPU) instead of 8192 (65,536)",
     seeds=1,
     quick_seeds=1,
     on_device=True,

@@ -155,7 +155,7 @@ def factorial(slopes: dict[str, list[float]]) -> Heat:
     values = [[mean(slopes[f"{activation}, {start}"]) for start in starts] for activation in ACTIVATIONS]
     return Heat(
         "Log-slope of the gradient, nats per step", ACTIVATIONS, starts, values,
-        x="initialisation of W_h", y="activation", z="log-slope", high=0.0,
+        x="initialization of W_h", y="activation", z="log-slope", high=0.0,
     )  # fmt: skip
 
 
@@ -198,9 +198,9 @@ def written(vector: Tensor) -> str:
 RELU = {gain: f"ReLU instead of tanh, gain {gain}: difference of log-slopes" for gain in GAINS}
 GATES = {gain: f"LSTM with forget bias b instead of tanh, gain {gain}: difference of log-slopes" for gain in GAINS}
 SHUT = {gain: f"LSTM with shut forget gates instead of tanh, gain {gain}: difference of log-slopes" for gain in GAINS}
-IDENTITY = "identity initialisation instead of the default, tanh: difference of log-slopes"
-PAIR = "log-slope of ReLU with identity initialisation"
-SQUASHED = "log-slope of the sigmoid with identity initialisation"
+IDENTITY = "identity initialization instead of the default, tanh: difference of log-slopes"
+PAIR = "log-slope of ReLU with identity initialization"
+SQUASHED = "log-slope of the sigmoid with identity initialization"
 HE_SIGMOID = "log-slope of the sigmoid at He's gain √2"
 CLIPPED = "share of linear networks of gain √2 that learn with clipping"
 UNCLIPPED = "share of linear networks of gain √2 that learn without clipping"
@@ -224,11 +224,11 @@ CLAIM = Claim(
     "TO ZERO. … ③ GATED CELL",
     where="003:150, 159–205",
     statement="Each remedy works when it is taken alone, whatever the gain of the recurrent weights: ReLU, identity "
-    "initialisation and gates slow the vanishing of the gradient, clipping makes a network learn whose gradient "
+    "initialization and gates slow the vanishing of the gradient, clipping makes a network learn whose gradient "
     "explodes.",
     conditions=f"Vanishing: one layer of width {WIDTH}, untrained, words drawn from N(0, 1), distances {FIRST} to "
     f"{LAST}, fp64; against a tanh network of the same gain (1/√3, PyTorch's default; 1; He's √2); slows: by 0.05 nats "
-    "per step or more. Identity initialisation is that of Le et al. 2015: no bias, and W_x small (0.001). Exploding: "
+    "per step or more. Identity initialization is that of Le et al. 2015: no bias, and W_x small (0.001). Exploding: "
     f"linear networks of width {LINEAR} that add up the last three of {WORDS} numbers, 300 steps of SGD at {RATE}, the "
     f"gradient clipped to length {BOUND:g}; learnt: at most a tenth of the answer's variance is left.",
     control_words="A sigmoid, whose slope is at most ¼, vanishes at He's gain and at identity all the same; an LSTM "
@@ -236,19 +236,19 @@ CLAIM = Claim(
     "short, the exploding network does not learn.",
     breaks="ReLU helps by its gain: f′ is 1 where x > 0, but 0 in the other half of the units, so that a step keeps "
     "√(g²/2) of the gradient, all of it at He's gain √2 and less than tanh does at PyTorch's 1/√3. It also helps where "
-    "tanh would be saturated, as by large words. Identity initialisation works while the inputs are small; with "
+    "tanh would be saturated, as by large words. Identity initialization works while the inputs are small; with "
     "ordinary W_x the state of a tanh network drifts into saturation. Gates help as far as the forget gates are open. "
     "Clipping shortens the step and leaves its direction: it cures nothing that vanishes.",
     expected=(
         *(Expect(quantity, "at least", MIN_EFFECT, unit=PER_STEP, part="ReLU") for quantity in RELU.values()),
-        Expect(IDENTITY, "at least", MIN_EFFECT, unit=PER_STEP, part="identity initialisation"),
-        Expect(PAIR, "at least", ONE_PER_CENT, unit=PER_STEP, part="identity initialisation"),
+        Expect(IDENTITY, "at least", MIN_EFFECT, unit=PER_STEP, part="identity initialization"),
+        Expect(PAIR, "at least", ONE_PER_CENT, unit=PER_STEP, part="identity initialization"),
         *(Expect(quantity, "at least", MIN_EFFECT, unit=PER_STEP, part="gates") for quantity in GATES.values()),
         Expect(CLIPPED, "at least", 0.5, over="share", part="clipping"),
     ),
     control=(
         Expect(HE_SIGMOID, "at most", ONE_PER_CENT, unit=PER_STEP, part="ReLU"),
-        Expect(SQUASHED, "at most", ONE_PER_CENT, unit=PER_STEP, part="identity initialisation"),
+        Expect(SQUASHED, "at most", ONE_PER_CENT, unit=PER_STEP, part="identity initialization"),
         *(Expect(quantity, "at most", -MIN_EFFECT, unit=PER_STEP, part="gates") for quantity in SHUT.values()),
         Expect(UNCLIPPED, "at most", 0.5, over="share", part="clipping"),
         Expect(SLOWER, "at most", 0.5, over="share", part="clipping"),

@@ -85,7 +85,7 @@ def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
     fresh = load_class("gpt")(run.model.vocabulary, run.model.settings).eval()
     return tuple(
         {"gpt": name, **row}
-        for name, model in (("at initialisation", fresh), ("after 300 steps", run.model))
+        for name, model in (("at initialization", fresh), ("after 300 steps", run.model))
         for row in heads(model, tokens)
     )
 
@@ -126,10 +126,10 @@ CLAIM = Claim(
     statement="Of vectors with independent components of mean 0 and variance 1 the dot product has variance d, and "
     "dividing it by √d keeps the entropy of the attention weights level as d grows.",
     conditions=f"q and k independent, components from N(0, 1), d from 16 to the knob's width; {KEYS} keys. This is how "
-    "vectors may look at initialisation; a trained model's need not.",
+    "vectors may look at initialization; a trained model's need not.",
     control_words="Without the division the entropy falls towards 0: the weights become a look-up.",
     breaks="With a mean of 0.5 the variance is 1.5 d (1 + 2 · 0.5²). With q = k, a word's own x_iᵀx_j, a word scores "
-    "√d with itself and the weights saturate although they are scaled. A gpt at its initialisation has scores of "
+    "√d with itself and the weights saturate although they are scaled. A gpt at its initialization has scores of "
     "variance far below 1, since its projections are small; training then makes of each head what it needs (see the "
     "table).",
     expected=(Expect(VARIANCE, "at most", 0.05), Expect(LEVEL, "within", 0.0, 0.1, unit="nats")),

@@ -136,7 +136,7 @@ def remarks(slopes: dict[str, list[float]], bias: float) -> tuple[str, ...]:
     )
 
 
-TANH = "log-slope of a tanh network at default initialisation"
+TANH = "log-slope of a tanh network at default initialization"
 HALVES = f"its log-slope over distances {HALF} to {STEPS}, in parts of that over {FIRST} to {HALF}"
 GATES = "largest relative difference of ∂c_T/∂c_s from Π f_t, along the cell"
 UNCUT = "the same where gradients also go through h"
@@ -155,9 +155,9 @@ CLAIM = Claim(
     quote="MANY VALUES < 1 → VANISHING GRADIENT: MULTIPLY MANY SMALL VALUES TOGETHER … BIAS PARAMETERS TO CAPTURE "
     "SHORT TERM DEPENDENCIES",
     where="003:148, 205; 002:15",
-    statement="At default initialisation the gradient through a tanh network shrinks geometrically with distance; "
+    statement="At default initialization the gradient through a tanh network shrinks geometrically with distance; "
     "along an LSTM's cell it shrinks as the product of its forget gates.",
-    conditions=f"One layer of width {WIDTH}, PyTorch's uniform initialisation, words drawn from N(0, 1), {STEPS} "
+    conditions=f"One layer of width {WIDTH}, PyTorch's uniform initialization, words drawn from N(0, 1), {STEPS} "
     "steps, fp64, untrained. Vanishing means that 100 steps leave less than a hundredth: a log-slope below −0.046; "
     "geometrically, that the slope is the same near and far: a power of the distance would more than halve it. "
     "The exact case log σ(b) wants W_h = 0, a forget gate that reads its bias alone, and the same word at every step.",

@@ -23,7 +23,7 @@ REPEATS, QUICK_REPEATS, SERVE_REPEATS = 7, 2, 5
 
 
 def bench(
-    *names: str,
+    *names: Annotated[str, Parameter(name="benchmark")],
     device: Device = "auto",
     repeats: int | None = None,
     clients: Annotated[str | None, Parameter(metavar="N,N")] = None,

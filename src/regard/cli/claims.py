@@ -25,7 +25,7 @@ RECORD = "claims.json"  # beside report.html: the same results, for a program
 
 
 def claims(
-    *names: str,
+    *names: Annotated[str, Parameter(name="claim")],
     quick: bool = False,
     again: bool = False,
     jobs: int | None = None,

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from regard.base.errors import RegardError
 from regard.cli.completion import complete_system
 from regard.cli.options import (
+    ARGUMENTS,
     DATA_OPTIONS,
     OUTPUT,
     Corpus,
@@ -42,7 +43,16 @@ COMPARE_OPTIONS = (
 
 
 def compare(
-    *systems: Annotated[str, Parameter(show=False, allow_leading_hyphen=True, completer=complete_system)],
+    *systems: Annotated[
+        str,
+        Parameter(
+            name="system",
+            allow_leading_hyphen=True,
+            completer=complete_system,
+            group=ARGUMENTS,
+            help="systems to compare (`regard systems`), or your own layer, ./mine.py:MyCell [default: all of a task]",
+        ),
+    ],
     data: Corpus = "",
     match: Match = "",
     budget: Annotated[str, Parameter(metavar="TIME|TOKENS")] = "",
@@ -81,11 +91,11 @@ def compare(
     prompt
         beginning of the sample from each language model [default: the first words of the held-out text]
     jobs
-        number of runs at a time, each in a separate process [default: 1; with --on all; --match seconds allows only 1]
+        number of runs at a time, each in a separate process [default: 1; with --on, all; with --match seconds, only 1]
     on
         train on other machines; options as in slurm:partition=gpu,time=600
     placebo
-        compare each system with itself, trained with other seeds: how often does the table find a difference?
+        compare each system with itself, trained with other seeds, and report how often a difference is found
     run
         output folder [default: runs/compare-CORPUS]
     csv

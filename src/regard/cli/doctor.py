@@ -23,15 +23,15 @@ from regard.cli.options import Device, Json
 from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
-    "tokens": "texts and pairs cut into tokens, vocabularies, splits, overlaps; made again when they are needed",
-    "data": "corpora that `regard data fetch` has downloaded",
-    "phrasebook": "pairs that the built-in grammar has made; made again when they are needed",
-    "kernels": "code compiled for this GPU, and which was fastest; made again when it is needed",
+    "tokens": "tokenized texts and pairs, vocabularies, splits and overlaps; rebuilt when needed",
+    "data": "corpora downloaded by `regard data fetch`",
+    "phrasebook": "pairs from the built-in grammar; rebuilt when needed",
+    "kernels": "code compiled for this GPU, and the fastest choices; rebuilt when needed",
     "lists": "lists that a Python program trained on; runs need them to resume",
-    "back-translation": "sentences that a run has translated back; made again when they are needed",
-    "ctranslate2": "models that `translate --engine ctranslate2` has converted; made again when they are needed",
-    "claims": "models and results of `regard claims`; made again when they are needed",
-    "own-code.txt": "which code of your own may run; without it you name that code again",
+    "back-translation": "back-translated sentences; rebuilt when needed",
+    "ctranslate2": "models converted for `translate --engine ctranslate2`; rebuilt when needed",
+    "claims": "models and results of `regard claims`; rebuilt when needed",
+    "own-code.txt": "your own code that may run; without this file, you name that code again",
 }
 CLEARED = tuple(name for name in PARTS if "." not in name)
 PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split")  # of the tokens
@@ -76,9 +76,9 @@ def doctor(
     Parameters
     ----------
     prune
-        first delete cached tokens and vocabularies older than this; Regard makes them again when it needs them
+        first delete cached tokens and vocabularies older than this; Regard rebuilds them when needed
     clear
-        first delete one part of the cache, after asking: tokens, data, phrasebook, kernels, lists, back-translation,
+        first delete this part of the cache, after asking: tokens, data, phrasebook, kernels, lists, back-translation,
         ctranslate2 or claims
     yes
         with --clear: do not ask

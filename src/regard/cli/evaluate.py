@@ -78,7 +78,8 @@ def evaluate(
     texts
         with --json: also print every source, reference and translation
     bleu_tokenizer
-        tokenizer of sacreBLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none [default: by the references' script]
+        tokenizer of sacreBLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none [default: by the script of the
+        references]
     """
     from regard.runs.load import load
     from regard.runs.run_report import write_report

@@ -11,8 +11,8 @@ from regard.cli.completion import choices
 from regard.cli.options import ARGUMENTS, Json, RunFolder
 from regard.exchange.formats import FORMATS
 
-TO = "; ".join(f"{name}: {form.what}" for name, form in FORMATS.items())
-OWN = "option of one format; " + "; ".join(
+TO = "\n\n".join(f"{name}: {form.what}" for name, form in FORMATS.items())
+OWN = "\n\n".join(
     f"{name} --{option}: {about}" for name, form in FORMATS.items() for option, about in (form.options or {}).items()
 )
 

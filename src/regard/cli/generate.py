@@ -87,7 +87,7 @@ def generate(
         return _finish_lines(loaded, run, source, out, options, **how)
     unknown = loaded.tokenizer.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
     if unknown:
-        say(f"note: {unknown} of the prompt's tokens are unknown to this model")
+        say(f"note: {unknown} of the prompt's tokens are not in this model's vocabulary")
     if beam:
         found = [
             {"text": text, "log_probability": p} for text, p in loaded.beam(prompt, width=beam, max_tokens=max_tokens)

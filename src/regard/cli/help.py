@@ -1,6 +1,7 @@
 """How a help page looks: filled prose, examples as written, arguments by their name alone.
 
-In the docstring of a verb, a paragraph of commands holds its examples.
+In the docstring of a verb, a paragraph of commands holds its examples. In the help of an option, an empty line begins a
+new line.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class HelpFormatter(DefaultFormatter):
         def shown(entry: Any) -> Any:
             words = str(getattr(entry.description, "primary_renderable", "") or "")
             names = () if entry.positional_label else entry.positive_names  # an argument is not also an option
+            names = tuple(name.replace("[KEYWORD]", "OPTION") for name in names)
             metavar = f"{{{','.join(entry.choices)}}}" if entry.choices else entry.metavar
-            text = InlineText(Text(" ".join(words.split())))
+            text = InlineText(Text("\n".join(" ".join(part.split()) for part in words.split("\n\n"))))
             return entry.copy(positive_names=names, metavar=metavar, choices=None, description=text)
 
         super().__call__(console, options, panel.copy(entries=[*map(shown, panel.entries)]))

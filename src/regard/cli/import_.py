@@ -7,8 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.completion import choices
-from regard.cli.options import ARGUMENTS, OutputFolder
+from regard.cli.options import ARGUMENTS, OutputFolder, one_of_these
 
 
 def import_run(
@@ -16,7 +15,7 @@ def import_run(
     *,
     run: OutputFolder = None,
     tokenizer: Annotated[Path | None, Parameter(metavar="FILE")] = None,
-    precision: Annotated[str, Parameter(completer=choices("fp32", "bf16"))] = "fp32",
+    precision: Annotated[str, one_of_these("fp32", "bf16")] = "fp32",
 ) -> None:
     """Import a model as a run: an archive, a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Marian, Pegasus), a
     GGUF file (Llama, Qwen2, GPT-2), llama2.c's .bin file, or an .arpa file.
@@ -32,12 +31,12 @@ def import_run(
     file
         the model: a file or a folder
     run
-        output folder [default: runs/ and the file's name]
+        output folder [default: runs/NAME, by the name of the file]
     tokenizer
         for a model without a tokenizer: tokenizer.json of a run, a SentencePiece .model, or llama2.c's tok.bin
         [default for .arpa: words separated by spaces]
     precision
-        fp32, or bf16: keep and compute the weights in 16 bits
+        precision of the weights and of the computation
     """
     from regard.exchange.formats import import_file
 

@@ -22,6 +22,7 @@ from regard.cli.options import (
     RunFolder,
     Weights,
     given_options,
+    one_of_these,
 )
 from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout
@@ -49,9 +50,9 @@ def inspect(
     head: int | None = None,
     lens: Annotated[bool, Parameter(group=CAUSES)] = False,
     ablate: Annotated[str | None, Parameter(group=CAUSES, metavar="PARTS")] = None,
-    removed: Annotated[str | None, Parameter(name="--with", group=CAUSES, metavar="VALUE")] = None,
+    removed: Annotated[str | None, one_of_these("zero", "mean", "resampled", name="--with", group=CAUSES)] = None,
     patch: Annotated[str | None, Parameter(allow_leading_hyphen=True, group=CAUSES, metavar="TEXT")] = None,
-    patch_parts: Annotated[str | None, Parameter(group=CAUSES, metavar="PARTS")] = None,
+    patch_parts: Annotated[str | None, one_of_these("layers", "heads", group=CAUSES)] = None,
     why: Annotated[str | None, Parameter(group=CAUSES, metavar="WORD")] = None,
     rather: Annotated[str | None, Parameter(name="--not", group=CAUSES, metavar="WORD")] = None,
     head_scores: Annotated[bool, Parameter(group=CAUSES)] = False,
@@ -94,23 +95,23 @@ def inspect(
     lens
         show what each layer would predict: its best word, the rank of the true one, and the distance to the prediction
     ablate
-        show how much log P changes without each part: heads, attention, feedforward, layers, gates, words or orders;
-        for comparison, the change without random components of the same size; several lines give an interval
+        show how much log P changes without each part (heads, attention, feedforward, layers, gates, words or orders),
+        compared with removing equally many random components; several lines give an interval
     removed
-        with --ablate: replace the value by zero, mean (over the lines) or resampled (from another line)
+        with --ablate: replace each value by zero, by its mean over the lines, or by its value in another line
         [default: zero]
     patch
         compare with another text of equal length: show which part, at which word, carries the difference between
         the two predictions
     patch_parts
-        with --patch: layers or heads [default: layers]
+        with --patch: the parts to patch [default: layers]
     why
         with --not: show which words of the text make this word more probable than the other one
     rather
         the other word of --why
     head_scores
-        show how much of each head's attention goes to the previous word, one distance, copies, after copies, and
-        from a verb to its subject
+        show how much of each head's attention goes to the previous word, to one distance, to earlier copies of the
+        word, to the words after them, and from a verb to its subject
     top
         number of next tokens to show
     html
@@ -142,7 +143,7 @@ def inspect(
     question = CauseQuestion(lens, ablate, removed, patch, patch_parts, why, rather, head_scores)
     causal = question.check()
     if causal and (work or gradients):
-        raise RegardError("A question about causes is answered by itself: leave --work and --gradients out.")
+        raise RegardError("Questions about causes cannot be combined with --work or --gradients: leave those out.")
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
     search = {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}

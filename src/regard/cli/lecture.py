@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from regard.cli.options import Json
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from regard.learn.lectures import Found, LectureEntry, Page
 
 
-def lecture(place: str | None = None, /, *, json: Json = False) -> None:
+def lecture(place: Annotated[str | None, Parameter(name="CHAPTER|LINE")] = None, /, *, json: Json = False) -> None:
     """Read the course: each idea with its equation, its lines of code, a command, and the verdict of its test.
 
     Without an argument, list the chapters.

@@ -45,7 +45,7 @@ def to_run(type_: Any, tokens: Sequence[Any]) -> Path:
 
 _RUN: dict[str, Any] = {"converter": to_run, "completer": complete_run, "group": ARGUMENTS}
 RunFolder = Annotated[Path, Parameter(help="folder of the run", **_RUN)]
-RunFolders = Annotated[Path, Parameter(help="folders of the runs", **_RUN)]
+RunFolders = Annotated[Path, Parameter(name="run", help="folders of the runs", **_RUN)]
 OutputFolder = Annotated[Path | None, Parameter(metavar="DIR", group=OUTPUT)]
 
 Corpus = Annotated[str, Parameter(metavar="FILE|NAME", completer=complete_data)]

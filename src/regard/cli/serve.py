@@ -15,7 +15,7 @@ from regard.cli.options import TRANSLATORS, Device, Precision, RunFolders, Weigh
 def serve(
     *runs: Annotated[
         RunFolders,
-        Parameter(help="folders of the runs, whose names become the models' names"),
+        Parameter(help="folders of the runs, whose names become the names of the models"),
     ],
     host: Annotated[str, Parameter(metavar="ADDRESS")] = "127.0.0.1",
     port: int = 8000,

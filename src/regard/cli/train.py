@@ -42,7 +42,7 @@ def train(
     /,
     *settings: Settings,
     data: Corpus | None = None,
-    size: Size | None = None,
+    size: Annotated[Size | None, Parameter(help="size of the model [default: small; tiny for a small corpus]")] = None,
     seed: int | None = None,
     budget: Annotated[str | None, Parameter(metavar="TIME|TOKENS")] = None,
     start: Annotated[Path | None, Parameter(name="--from", metavar="RUN", completer=complete_run)] = None,

@@ -42,7 +42,7 @@ def read_place(asked: str) -> tuple[str, dict[str, Any]]:
     for word in filter(None, rest.split(",")):
         key, equals, value = word.partition("=")
         if not equals or not key.isidentifier():
-            raise RegardError(f"--on {name}:… takes key=value, with commas between, not {word!r}.")
+            raise RegardError(f"--on {name}:… takes key=value pairs separated by commas, not {word!r}.")
         options[key] = int(value) if value.isdecimal() and len(value) < 19 else value
     package = {"slurm": "submitit", "ray": "ray"}[name]
     if find_spec(package) is None:
@@ -173,7 +173,7 @@ class Ray:
         self.most = {key: max((node.get(key, 0) for node in nodes), default=0) for key in ("CPU", "GPU")}
         if self.gpus > self.most["GPU"]:
             raise RegardError(
-                f"No machine of this Ray cluster has {self.gpus:g} GPUs: ask for at most {self.most['GPU']:g}."
+                f"No machine of this Ray cluster has {self.gpus:g} GPUs: request at most {self.most['GPU']:g}."
             )
         self.tasks: list[Any] = []
         self.stopped = False

@@ -52,7 +52,7 @@ def _few_seeds(comparison: Comparison, labels: list[str], where: str) -> str:
     of = "these two runs" if len(labels) == 2 else "each of these runs and the best"
     if comparison.fewest_seeds > 1:
         of = f"the runs of these {comparison.fewest_seeds} seeds"
-    return f"For {of} ({named([labels])}) {interval}: training again with another seed can turn the order round."
+    return f"For {of} ({named([labels])}) {interval}: training again with other seeds can reverse the order."
 
 
 def tied_with_best(comparison: Comparison) -> list[str]:
@@ -74,12 +74,12 @@ def caveats(comparison: Comparison) -> list[str]:
     if comparison.plan.question.get("placebo"):
         found.append(
             "Placebo: X and X-again are the same system, trained with other seeds. A difference between them that is "
-            "called significant is a false one."
+            "called significant is a false alarm."
         )
     if comparison.fewest_seeds == 1:
         found.append(
-            "One seed: the intervals are of these runs and cover other test text, not other seeds, which can turn the "
-            "order round; --seeds 3 covers both."
+            "One seed: the intervals are of these runs and cover other test text, not other seeds, which can reverse "
+            "the order; --seeds 3 covers both."
         )
     elif comparison.fewest_seeds == 2:
         found.append("Two seeds: too few to know how far seeds differ; use --seeds 3 or more.")
@@ -191,7 +191,7 @@ def training(comparison: Comparison, each: str) -> list[str]:
     if plan.match == "parameters":
         equal += f" with its width chosen to have about {group_digits(facts['target_parameters'])} parameters"
     return [
-        f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
+        f"{equal}, at size {facts['size']} with its own optimizer settings ({'; '.join(_optimisers(comparison))}), "
         f"with {'seed 1' if len(seeds) == 1 else f'seeds 1 to {seeds[-1]}'}; the weights of the {_best(comparison)} "
         f"among {f'about {looks} equally spaced' if looks else 'its'} validations were tested."
     ]

@@ -54,7 +54,7 @@ def effort(comparison: Comparison) -> str:
     if comparison.plan.match == "seconds":
         return f"Equal seconds reward the faster kernel: compare the tokens seen. {counted}"
     largest = largest_step(comparison)
-    return f"Tokens seen exceed the budget by less than one optimiser step (at most {largest}). {counted}"
+    return f"Tokens seen exceed the budget by less than one optimizer step (at most {largest}). {counted}"
 
 
 def methods(comparison: Comparison) -> list[str]:
@@ -73,7 +73,7 @@ def methods(comparison: Comparison) -> list[str]:
         f"several; the text was read in "
         f"{_segments(comparison)}, the same for every system.",
         f"Intervals are over {_documents(comparison, ' of the test text')}{intervals_of(comparison)}",
-        "Generation speed is of one text at a time, greedily"
+        "Generation speed is for one text at a time, greedily"
         + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
 
@@ -157,7 +157,7 @@ def samples(comparison: Comparison) -> list[str]:
     return [
         heading("What they write"),
         paragraph(
-            "All continue the same prompt (grey) with the same seed at temperature 0.8, with the weights of seed 1.",
+            "All continue the same prompt (gray) with the same seed at temperature 0.8, with the weights of seed 1.",
             "lead",
         ),
         *(

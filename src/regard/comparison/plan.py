@@ -114,7 +114,7 @@ class Plan:
             if tree["format"] != FORMAT:
                 raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
             if question is not None and (difference := _difference(tree["question"], question)):
-                raise RegardError(f"{folder} holds another comparison ({difference}): choose another --run.")
+                raise RegardError(f"{folder} contains another comparison ({difference}): choose another --run.")
             plan = cls(
                 folder,
                 tree["question"],

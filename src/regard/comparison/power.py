@@ -31,7 +31,7 @@ def plan_power(plan: Plan) -> str:
         return "One seed can show how these runs differ, not how the systems do; --seeds 3 or more can."
     if source is None:
         return (
-            "What these seeds can show is not known: no earlier comparison beside this one has several seeds on this "
+            "What these seeds can show is not known: no earlier comparison in this folder has several seeds on this "
             "text. `regard compare --placebo` is a pilot."
         )
     name, documents, between = source

@@ -84,7 +84,7 @@ class _Contest:
             return {"failed": "stopped."}
         name = entrant.label if len(entrant.seeds) == 1 else f"{entrant.label}, seed {seed}"
         going_on = (self.plan.run_folder(entrant, seed) / "training.safetensors").exists()
-        say(f"{name}: {'continuing where it stopped' if going_on else 'begins'} ({number} of {self.runs})")
+        say(f"{name}: {'continuing where it stopped' if going_on else 'starting'} ({number} of {self.runs})")
         began = time.monotonic()
         result = self._result(entrant, seed)
         if self.signals:
@@ -109,7 +109,7 @@ class _Contest:
             return {"failed": f"its process was ended by {cause}{hint}."}
         if log and not self.signals:
             say(log)
-        return {"failed": f"its process ended with code {code}; what it said stands above."}
+        return {"failed": f"its process ended with code {code}; see its output above."}
 
     def _process(self, entrant: Entrant, seed: int) -> tuple[int, str, str]:
         """The exit code of the run's process, its stdout, and its log, if not shown already."""

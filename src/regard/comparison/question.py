@@ -33,8 +33,8 @@ ORDERS = (2, 5)  # of the Kneser-Ney n-grams in every table
 OWNED = {  # settings that a comparison sets for all systems
     "data.corpus": "say which text with --data",
     "training.seed": "--seeds N trains with the seeds 1 to N",
-    "training.steps": "say how long with --budget, the same for all",
-    "training.budget": "say how long with --budget, the same for all",
+    "training.steps": "set one budget for all with --budget",
+    "training.budget": "set one budget for all with --budget",
 }
 
 
@@ -69,7 +69,7 @@ class Question:
         check_choice("--size", self.size, SIZES)
         check_range("--seeds", self.seeds, 1)
         if not self.data:
-            raise RegardError("Say with --data which text the systems are compared on (`regard data` lists some).")
+            raise RegardError("Choose the text to compare the systems on with --data (`regard data` lists some).")
         if self.limit.unit != UNITS[self.match]:
             example = BUDGETS[self.match]
             raise RegardError(
@@ -109,7 +109,7 @@ class Question:
     def rungs(self) -> list[Rung]:
         """The rows, oldest first, the user's own last; language models always include two n-grams."""
         if twice := next((name for name in self.systems if self.systems.count(name) > 1), None):
-            raise RegardError(f"{twice} is named twice; name each system only once.")
+            raise RegardError(f"{twice} is listed twice; list each system once.")
         task = task_named(self.task)
         named = list(self.systems) or [system.name for system in SYSTEMS if system.task == task.name]
         always = [] if self.placebo else list(task.always)

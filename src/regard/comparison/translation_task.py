@@ -87,7 +87,9 @@ class _Translators(ComparedTask):
 
     def ground(self, recipe: Recipe, prompt: str) -> Ground:
         if prompt:
-            raise RegardError("--prompt begins a language model's sample; translators are shown the test sentences.")
+            raise RegardError(
+                "--prompt applies to language models: leave it out. Translators translate the test sentences."
+            )
         opened = open_data(recipe)
         data: Any = opened.cut()
         source, target = opened.tokenizers.source, opened.tokenizers.target

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from regard.corpora.phrasebook import Pair
 
 BUILTIN: dict[str, str] = {
-    "pyref": "the Python language reference of this installation, more than 50 000 words of English",
+    "pyref": "the Python language reference of this installation, more than 50,000 words of English",
     "phrasebook": "English sentences with their French translation, from a grammar; a language model reads the English",
     "any-b": "toy task: strings of A and B whose last symbol is B if any before it is",
     "copy": "toy task: a string of letters, a bar, and the string again",
@@ -55,7 +55,7 @@ def built_in(name: str) -> BuiltIn:
     if name == "phrasebook":
         return _phrasebook()
     lines = group_digits(TOY_LINES)
-    origin = f"{lines} lines made by seed 0, each in the split that its hash says: identical lines share a split."
+    origin = f"{lines} lines made by seed 0, split by hash: identical lines share a split."
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
 

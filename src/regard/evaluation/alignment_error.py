@@ -111,7 +111,9 @@ def word_spans(words: Sequence[str], text: str) -> list[Span]:
     for word in words:
         start = text.find(word, end)
         if start < 0:
-            raise RegardError(f"The word {word!r} is not in the rest of the sentence {text!r}; give its own words.")
+            raise RegardError(
+                f"The word {word!r} is not in the rest of the sentence {text!r}; use the words of the sentence."
+            )
         end = start + len(word)
         spans.append((start, end))
     return spans

@@ -44,7 +44,7 @@ def bleu_cut(references: Iterable[str], asked: str | None = None) -> Cut:
     if asked is not None:
         check_tokenizer(asked)
         if asked in SPACES and best not in SPACES and script != "Korean":
-            return Cut(asked, f"{asked}, as asked for; {script} has no spaces, so these words are whole sentences")
+            return Cut(asked, f"{asked}, as requested; {script} has no spaces, so these words are whole sentences")
         return Cut(asked, f"{asked}, as asked for")
     if best in SPACES:
         return Cut(best, f"{best}, words between spaces")

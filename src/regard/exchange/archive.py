@@ -73,7 +73,7 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
     """The files of a run by the name that they get."""
     files = {name: folder / name for name in FILES if (folder / name).exists()}
     if WEIGHTS not in files and CHECKPOINT not in files:
-        raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
+        raise RegardError(f"{folder} has no weights: its training never started; train it again.")
     if not training and WEIGHTS in files:
         files.pop(CHECKPOINT, None)
     elif training:
@@ -140,7 +140,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         if isinstance(error, RegardError):
             raise
         raise _damaged(file, str(error)) from None
-    say(f"imported {pluralize(len(recorded), 'file')} of a run; every digest is as recorded")
+    say(f"imported {pluralize(len(recorded), 'file')} of a run; all digests match")
     for name in recorded:
         if name.endswith(".py"):
             say(f"note: it was trained with custom code, {run / name}, which runs only after you have named it")
@@ -157,14 +157,14 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
     names = [entry.filename for entry in entries]
     if MANIFEST not in names:
         inside = "a model that PyTorch pickled" if any(name.endswith("/data.pkl") for name in names) else "a zip"
-        raise RegardError(f"{file} is {inside} and not an archive of a run: it has no {MANIFEST}.")
+        raise RegardError(f"{file} is {inside}, not an archive of a run: it has no {MANIFEST}.")
     if sum(entry.file_size for entry in entries) > file.stat().st_size:
-        raise _damaged(file, "it claims to hold more than it can")
+        raise _damaged(file, "it claims to contain more than it can")
     for entry in entries:
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or kind not in (0, stat.S_IFREG):
             raise RegardError(
-                f"{file} holds {entry.filename!r:.80} packed, locked or as a link: Regard writes no such file."
+                f"{file} has {entry.filename!r:.80} compressed, encrypted or as a link; Regard writes no such files."
             )
     content = json.loads(_small(file, archive, MANIFEST))
     if not isinstance(content, dict) or content.get("archive") != VERSION:
@@ -172,12 +172,12 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
         raise RegardError(f"{file} is an archive of version {version!r:.20}; this Regard reads version {VERSION}.")
     recorded = content.get("files")
     if not isinstance(recorded, dict) or sorted(names) != sorted([*recorded, MANIFEST]):
-        raise _damaged(file, "it does not hold what it lists")
+        raise _damaged(file, "it does not contain the files that it lists")
     for name, expected in recorded.items():
         if not NAME.fullmatch(name):
-            raise RegardError(f"{file} holds {name!r:.80}, which does not belong to a run: it is not unpacked.")
+            raise RegardError(f"{file} contains {name!r:.80}, which is not part of a run; nothing was unpacked.")
         if not isinstance(expected, dict) or archive.getinfo(name).file_size != expected.get("bytes"):
-            raise _damaged(file, f"{name} has another size than recorded")
+            raise _damaged(file, f"{name} has a different size than recorded")
     return recorded
 
 
@@ -195,15 +195,15 @@ def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str,
             digest.update(block)
             stream.write(block)
     if digest.hexdigest() != expected.get("sha256"):
-        raise _damaged(file, f"{name} is not what was written")
+        raise _damaged(file, f"{name} was changed")
 
 
 def _check_run(file: Path, made: Path, names: set[str]) -> None:
     """Checks that the run is complete, and that its only code is the code named in run.json."""
     if missing := [name for name in TEXTS if name not in names]:
-        raise RegardError(f"{file} holds no {missing[0]}, so it is not an archive of a run: export the run again.")
+        raise RegardError(f"{file} has no {missing[0]}, so it is not an archive of a run: export the run again.")
     if not names & {WEIGHTS, CHECKPOINT}:
-        raise RegardError(f"{file} holds no weights, so it is not an archive of a run: export the run again.")
+        raise RegardError(f"{file} has no weights, so it is not an archive of a run: export the run again.")
     try:
         read_recipe(made / "recipe.toml")
         code = read_facts(made).get("code")
@@ -212,10 +212,12 @@ def _check_run(file: Path, made: Path, names: set[str]) -> None:
     named = {str(code.get("file"))} if isinstance(code, dict) else set()
     own = {name for name in names if name.endswith(".py")}
     if stray := own - named:
-        raise RegardError(f"{file} holds {min(stray)!r:.80}, which the run does not name: it is not unpacked.")
+        raise RegardError(f"{file} contains {min(stray)!r:.80}, which is not part of the run; nothing was unpacked.")
     for name in own:
         if _hides_module(name):
-            raise RegardError(f"{file} holds {name!r:.80}, which would hide the module of that name: not unpacked.")
+            raise RegardError(
+                f"{file} contains {name!r:.80}, which would hide the module of that name; nothing was unpacked."
+            )
 
 
 def _hides_module(name: str) -> bool:

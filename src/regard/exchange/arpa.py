@@ -172,7 +172,7 @@ def _read_sizes(lines: _Lines) -> list[int]:
             lines.wrong(f"expected `ngram {len(sizes) + 1}=…`, not {line[:40]!r}")
         sizes.append(int(match[2]))
     if len(sizes) not in ORDERS:
-        lines.wrong(f"Regard knows orders {ORDERS[0]} to {ORDERS[-1]}, and this file has {len(sizes)}")
+        lines.wrong(f"Regard supports orders {ORDERS[0]} to {ORDERS[-1]}, but this file has {len(sizes)}")
     return sizes
 
 
@@ -187,7 +187,7 @@ def _read_entries(lines: _Lines, k: int, sizes: list[int]) -> Iterator[tuple[flo
         try:
             probability, weight = float(fields[0]), float(fields[k + 1]) if len(fields) == k + 2 else 0.0
         except ValueError:
-            lines.wrong("a probability or weight is no number")
+            lines.wrong("a probability or weight is not a number")
         if not probability <= 0 or not weight < inf:
             lines.wrong("a logarithm of a probability is at most 0, and a weight is a number")
         yield _natural(probability), fields[1 : k + 1], _natural(weight)

@@ -18,7 +18,7 @@ def open_engine(name: str, run: TranslationRun) -> Searcher | None:
         return None
     if run.recipe.system != "transformer":
         raise RegardError(
-            f"--engine {name} searches with a transformer, and {run.folder} is "
+            f"--engine {name} supports only transformers, but {run.folder} is "
             f"{with_article(run.recipe.system)}: leave it out."
         )
     try:

@@ -47,33 +47,33 @@ class Config:
         value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            self.wrong(f"{name} must be a whole number, and is {value!r:.40}")
+            self.wrong(f"{name} must be a whole number, not {value!r:.40}")
         return value
 
     def positive(self, name: str, default: float | None = None) -> float:
         value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e12:
-            self.wrong(f"{name} must be a positive number, and is {value!r:.40}")
+            self.wrong(f"{name} must be a positive number, not {value!r:.40}")
         return float(value)
 
     def rate(self, name: str, default: float = 0.0) -> float:
         value = self.values.get(name, default)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
-            self.wrong(f"{name} must be a rate from 0 to 1, and is {value!r:.40}")
+            self.wrong(f"{name} must be a rate from 0 to 1, not {value!r:.40}")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.values.get(name, default)
         if not isinstance(value, bool):
-            self.wrong(f"{name} must be true or false, and is {value!r:.40}")
+            self.wrong(f"{name} must be true or false, not {value!r:.40}")
         return value
 
     def one(self, name: str, known: Mapping[Any, str], default: Any = None) -> str:
         """Regard's name for this value; values without one are refused."""
         value = self.values.get(name, default)
         if not isinstance(value, (str, int, float)) or value not in known:
-            self.wrong(f"{name} is {value!r:.40}, and Regard has only {', '.join(map(str, known))}")
+            self.wrong(f"{name} is {value!r:.40}, but Regard supports only {', '.join(map(str, known))}")
         return known[value]
 
     def must_be(self, **expected: Any) -> None:
@@ -81,7 +81,7 @@ class Config:
         for name, value in expected.items():
             actual = self.values.get(name, value)
             if actual != value:
-                self.wrong(f"{name} is {actual!r:.40}, and Regard reads such folders only with {value!r}")
+                self.wrong(f"{name} is {actual!r:.40}, but Regard reads such folders only with {value!r}")
 
 
 class ForeignWeights:
@@ -107,11 +107,11 @@ class ForeignWeights:
         if self.shape(name) != list(shape):
             raise RegardError(f"{name} in {self.where} has the shape {self.shape(name)}, not {list(shape)}.")
         if (kind := self._slice(name).get_dtype()) not in FLOATS:
-            raise RegardError(f"{name} in {self.where} holds {kind} numbers; Regard reads F32, F16 and BF16.")
+            raise RegardError(f"{name} in {self.where} has {kind} numbers; Regard reads F32, F16 and BF16.")
         full = self._names[name]
         tensor: Tensor = self._files[full].get_tensor(full).float()
         if not bool(torch.isfinite(tensor).all()):
-            raise RegardError(f"{name} in {self.where} holds numbers that are infinite or NaN: it is damaged.")
+            raise RegardError(f"{name} in {self.where} contains infinite or NaN numbers: it is damaged.")
         self.unread.discard(name)
         return tensor
 
@@ -122,7 +122,7 @@ class ForeignWeights:
     def finish(self, what: str) -> None:
         """Refuse tensors that were not used: the model would not be the one that was saved."""
         if self.unread:
-            raise RegardError(f"{self.where} holds the tensor {min(self.unread)}, which {what} does not have.")
+            raise RegardError(f"{self.where} contains the tensor {min(self.unread)}, which {what} does not have.")
 
     def _slice(self, name: str) -> Any:
         if name not in self._names:

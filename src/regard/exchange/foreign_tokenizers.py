@@ -55,8 +55,8 @@ def byte_pairs(tokens: Sequence[str], merges: Sequence[str], kinds: Sequence[int
     splitter = cut_by(cut)
     if splitter is None:
         raise RegardError(
-            f"cuts text by the rules {cut!r:.40}, which Regard does not know: import the Hugging Face folder, whose "
-            "tokenizer.json holds them"
+            f"splits text by the rules {cut!r:.40}, which Regard does not know: import the Hugging Face folder, whose "
+            "tokenizer.json has them"
         )
     pairs = [merge.partition(" ")[::2] for merge in merges]
     numbers = _numbered(tokens)
@@ -138,7 +138,7 @@ def sentencepiece_model(path: Path) -> tuple[Engine, int, int]:
     try:
         import sentencepiece
     except ImportError:
-        raise RegardError(f"{path} needs the package sentencepiece: pip install 'regard[sentencepiece]'.") from None
+        raise RegardError(f"{path} needs the package sentencepiece: pip install sentencepiece.") from None
     content = read_whole(path, MAX_FILE_BYTES, foreign=True)
     theirs = sentencepiece.SentencePieceProcessor()
     try:

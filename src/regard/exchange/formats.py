@@ -46,31 +46,34 @@ FORMATS: dict[str, Format] = {
         "a folder that transformers, vLLM and most other programs load",
         ("gpt", "llama", "transformer"),
         folder=True,
-        options={"license": "for the model card, as the Hub names it", "scores": "no: a card without test scores"},
+        options={
+            "license": "license on the model card, as the Hub names it",
+            "scores": "no = no test scores on the card",
+        },
     ),
     "ctranslate2": Format(
         "ctranslate2_model",
-        "a folder for CTranslate2, which is fast on a CPU, also in 8 bits",
+        "a folder for CTranslate2, which is fast on a CPU, even in 8 bits",
         ("transformer", "gpt"),
         folder=True,
-        options={"quantization": "of the weights: int8, int16, float16, …"},
+        options={"quantization": "type of the weights: int8, int16, float16, …"},
         package="'regard[ctranslate2]'",
     ),
     "onnx": Format(
         "onnx_graphs",
-        "graphs that any program with an ONNX runtime can run, of every neural system",
+        "graphs of any neural system for any ONNX runtime",
         networks=True,
         folder=True,
         package="'regard[onnx]'",
     ),
     "page": Format(
         "page_file",
-        "one HTML file that runs the model by itself in any browser",
+        "one HTML file that runs the model in any browser, offline",
         options={
-            "weights": "fp32 (default), fp16 or int8: 8 bits per number",
-            "license": "stated on the page",
-            "scores": "no: do not measure it now",
-            "embed": "yes: a part that another page can include",
+            "weights": "fp32 (default), fp16 or int8",
+            "license": "license to state on the page",
+            "scores": "no = do not compute test scores",
+            "embed": "yes = write a part that another page can include",
         },
     ),
     "gguf": Format(
@@ -82,9 +85,9 @@ FORMATS: dict[str, Format] = {
     ),
     "archive": Format(
         "archive",
-        "one file that holds the run for another machine",
+        "one file with the whole run, for another machine",
         opened=False,
-        options={"training": "no: without what only resume and --average need"},
+        options={"training": "no = leave out the files that only resume and --average need"},
     ),
     "arpa": Format("arpa_runs", "the back-off format that every n-gram toolkit reads", ("ngram",)),
 }
@@ -164,7 +167,9 @@ def import_file(
         by_name = "llama2c_file" if file.suffix == ".bin" else "arpa_runs"
         module = next((name for mark, name in READERS.items() if begin.startswith(mark)), by_name)
     if precision != "fp32" and module not in PRECISE:
-        raise RegardError("--precision is for the weights of Llamas and other networks, which this file does not hold.")
+        raise RegardError(
+            "--precision applies to Llama and other networks, but this file has no such weights: leave it out."
+        )
     try:
         reader = import_module(f"regard.exchange.{module}").read
     except ModuleNotFoundError as missing:

@@ -69,10 +69,10 @@ def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
         check_imported(run.tokenizer)
     elif run.tokenizer.kind != "bpe":
         raise RegardError(
-            f"data.tokenizer {run.tokenizer.kind}: GGUF knows byte pairs; train with --data.tokenizer bpe."
+            f"data.tokenizer {run.tokenizer.kind}: GGUF supports byte pairs only; train with --data.tokenizer bpe."
         )
     if run.tokenizer.normalisation != "none":
-        say(f"note: GGUF cannot record that text is normalized ({run.tokenizer.normalisation}): normalise it before")
+        say(f"note: GGUF cannot record that text is normalized ({run.tokenizer.normalisation}): normalize it before")
     tensors = _llama(run) if run.recipe.system == "llama" else _gpt2(run)
     qwen = run.recipe.system == "llama" and settings.bias == "qkv"
     writer = gguf.GGUFWriter(out, "qwen2" if qwen else "llama" if run.recipe.system == "llama" else "gpt2")

@@ -65,7 +65,7 @@ class Reader:
     def count(self, most: int, what: str) -> int:
         found = int(self.number("Q"))
         if found > most:
-            self.wrong(f"claims {found} {what}, and Regard reads {most}")
+            self.wrong(f"claims {found} {what}, but Regard reads at most {most}")
         return found
 
     def value(self) -> Any:
@@ -121,7 +121,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
     """Make a run of a GGUF file."""
     check_free(run)
     if tokenizer_file is not None:
-        raise RegardError("--tokenizer does not apply: a GGUF file holds its tokenizer.")
+        raise RegardError("--tokenizer does not apply: a GGUF file has its own tokenizer.")
     with open_file(file) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = Reader(file, data)
         values, tensors = _header(reader)
@@ -131,7 +131,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         own = {name.removeprefix(f"{kind}."): value for name, value in values.items() if name.startswith(f"{kind}.")}
         config, tokens = _config(file, kind, own, tensors), values.get("tokenizer.ggml.tokens")
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise RegardError(f"{file} has no tokenizer: Regard imports GGUF files that hold one.")
+            raise RegardError(f"{file} has no tokenizer: Regard imports only GGUF files that contain one.")
         settings = MODULES[kind].settings_in(config)
         tokenizer = _tokenizer(file, values, tokens, _rows(tensors))
         files = _named(reader, kind, tensors, settings)
@@ -183,9 +183,9 @@ def _rows(tensors: dict[str, tuple[list[int], int, int]]) -> int:
 def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any]) -> Config:
     """The values under the names of Hugging Face's config.json."""
     if own.get("expert_count"):
-        raise RegardError(f"{file} is a mixture of {own['expert_count']} experts, and Regard's llama has one.")
+        raise RegardError(f"{file} is a mixture of {own['expert_count']} experts, but Regard's llama has one.")
     if own.get("attention.sliding_window"):
-        raise RegardError(f"{file}: its attention slides a window over the text, and Regard's sees all that was read.")
+        raise RegardError(f"{file}: its attention sees only a sliding window of the text; Regard's sees all of it.")
     biases = [part for part in ("attn_q", "attn_output", "ffn_up") if f"blk.0.{part}.bias" in tensors]
     shared = {"tie_word_embeddings": "output.weight" not in tensors, "model_type": kind}
     if kind == "gpt2":
@@ -210,7 +210,7 @@ def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any])
     if ROTARY_SCALES in tensors:
         raise RegardError(
             f"{file} has {ROTARY_SCALES}, Llama 3's rotary stretch as bare numbers: import the Hugging Face folder, "
-            "whose config.json says how they are made."
+            "whose config.json defines them."
         )
     if own.get("attention.value_length", own.get("attention.key_length")) != own.get("attention.key_length"):
         raise RegardError(f"{file}: its values are not as wide as its keys, as in Regard's llama.")

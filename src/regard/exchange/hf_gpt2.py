@@ -35,14 +35,14 @@ def check_settings(settings: Settings, form: str) -> None:
     """Refuses settings that GPT-2 cannot have, and says what to change."""
     if settings.position not in INPUT_POSITIONS:
         raise RegardError(
-            f"model.position {settings.position} acts inside attention, and {form} adds positions at the input: train "
+            f"model.position {settings.position} acts inside attention, but {form} adds positions at the input: train "
             "with --model.position learned."
         )
     if settings.combine != "add":
         raise RegardError(f"model.combine {settings.combine}: {form} adds positions; train with --model.combine add.")
     if settings.norm != "pre":
         raise RegardError(
-            f"model.norm {settings.norm}: {form} normalises before each part; train with --model.norm pre."
+            f"model.norm {settings.norm}: {form} normalizes before each part; train with --model.norm pre."
         )
 
 
@@ -122,7 +122,7 @@ def settings_in(config: Config) -> dict[str, Any]:
     )
     width, layers = config.number("n_embd"), config.number("n_layer")
     if not 1 <= layers <= MAX_LAYERS:
-        config.wrong(f"n_layer is {layers}, and Regard builds 1 to {MAX_LAYERS}")
+        config.wrong(f"n_layer is {layers}, but Regard builds 1 to {MAX_LAYERS}")
     inner = config.number("n_inner", 4 * width)
     return {
         "layers": layers,

@@ -104,10 +104,10 @@ def settings_in(config: Config) -> dict[str, Any]:
     """Our settings for a Llama, Mistral or Qwen2 folder; settings that `llama` does not have are refused."""
     config.must_be(hidden_act="silu", pretraining_tp=1)
     if _slides(config):
-        config.wrong("its attention slides a window over the text, and Regard's sees all that was read")
+        config.wrong("its attention sees only a sliding window of the text; Regard's sees all of it")
     width, layers, heads = (config.number(f"{n}") for n in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
     if not 1 <= layers <= MAX_LAYERS:
-        config.wrong(f"num_hidden_layers is {layers}, and Regard builds 1 to {MAX_LAYERS}")
+        config.wrong(f"num_hidden_layers is {layers}, but Regard builds 1 to {MAX_LAYERS}")
     if heads < 1:
         config.wrong("num_attention_heads is 0")
     head = config.number("head_dim", width // heads)
@@ -140,7 +140,7 @@ def _bias(config: Config) -> str:
         return "qkv"
     attention, inner = config.flag("attention_bias", False), config.flag("mlp_bias", False)
     if inner and not attention:
-        config.wrong("mlp_bias is true and attention_bias false, and Regard has the first only with the second")
+        config.wrong("mlp_bias is true and attention_bias false, but Regard supports the first only with the second")
     return "all" if inner else "attention" if attention else "none"
 
 
@@ -152,7 +152,7 @@ def _rotation(config: Config) -> dict[str, Any]:
     given = Config(config.path, {"rope_theta": config.values.get("rope_theta"), **values})
     kind = values.get("rope_type", values.get("type", "default"))
     if kind not in ("default", "linear", "llama3") or values.get("partial_rotary_factor", 1.0) != 1.0:
-        config.wrong(f"its rotary positions are {kind!r:.20}, and Regard has default, linear and llama3")
+        config.wrong(f"its rotary positions are {kind!r:.20}, but Regard supports default, linear and llama3")
     found: dict[str, Any] = {"theta": given.positive("rope_theta", THETA)}
     if kind != "default":
         found |= {"stretch": kind, "stretch_factor": given.positive("factor")}

@@ -176,13 +176,13 @@ def settings_in(config: Config) -> dict[str, Any]:
     config.must_be(static_position_embeddings=True, normalize_embedding=False, add_cross_attention=False)
     for name in ("ffn_dim", "attention_heads"):
         if config.number(f"encoder_{name}") != config.number(f"decoder_{name}"):
-            config.wrong(f"encoder_{name} and decoder_{name} differ, and Regard has one of them for both")
+            config.wrong(f"encoder_{name} and decoder_{name} differ, but Regard uses one value for both")
     width, layers = config.number("d_model"), config.number("encoder_layers")
     decoder_layers = config.number("decoder_layers")
     if not (1 <= layers <= MAX_LAYERS and 1 <= decoder_layers <= MAX_LAYERS):
-        config.wrong(f"it has {layers} and {decoder_layers} layers, and Regard builds 1 to {MAX_LAYERS}")
+        config.wrong(f"it has {layers} and {decoder_layers} layers, but Regard builds 1 to {MAX_LAYERS}")
     if width < 2 or width % 2:
-        config.wrong(f"d_model is {width}, and sine waves need an even number")
+        config.wrong(f"d_model is {width}, but sine waves need an even number")
     start, eos = config.values.get("decoder_start_token_id"), config.values.get("eos_token_id")
     if start != eos:
         config.wrong(

@@ -41,14 +41,14 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         shapes = _shapes(width, inner, layers, heads, groups, vocabulary, context, tied)
         if size != HEADER.size + 4 * sum(map(math.prod, shapes.values())):
             raise RegardError(
-                f"{file} is not a llama2.c checkpoint of its first version: its size is not what its header says."
+                f"{file} is not a llama2.c checkpoint of its first version: its size does not match its header."
             )
         if tokenizer_file is None:
             raise RegardError(f"{file} has no tokenizer: give llama2.c's tok.bin or a .model file with --tokenizer.")
         stream.seek(HEADER.size)
         numbers = {name: _take(stream.read(4 * math.prod(shape)), shape) for name, shape in shapes.items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in numbers.values()):
-        raise RegardError(f"{file} holds numbers that are infinite or NaN: it is damaged.")
+        raise RegardError(f"{file} contains infinite or NaN numbers: it is damaged.")
     if tokenizer_file.suffix == ".model":
         engine, begin, eos = sentencepiece_model(tokenizer_file)
     else:

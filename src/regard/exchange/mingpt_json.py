@@ -70,7 +70,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     config = Config(file, values | {"n_positions": values.get("block_size")})
     size = config.number("vocab_size")
     if not 1 <= size <= len(LETTERS):
-        config.wrong(f"vocab_size is {size}, and its tokens are read as at most {len(LETTERS)} letters")
+        config.wrong(f"vocab_size is {size}, but Regard reads at most {len(LETTERS)} letters")
     settings = hf_gpt2.settings_in(config) | {"tied": False}
     recipe = compose("gpt", "", {"data": {"corpus": "", "tokenizer": "char"}, "model": settings})
     tensors = {name: Stored(file, name, values) for name, values in there.items() if name != "config"}
@@ -85,5 +85,8 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         save_tensors(made / "model.safetensors", model.state_dict())
         write_facts(made, recipe, model, {"name": file.name})
     say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters over {size} letters")
-    say("note: it never learned a boundary, and Regard begins every line with one: run.model is exact, lines are not")
+    say(
+        "note: this model was trained without <eos>, but Regard begins every line with it: run.model is "
+        "exact, lines are not"
+    )
     return made

@@ -242,7 +242,7 @@ def write(run: AnyRun, out: Path) -> None:
     """The folder with the graphs, their weights and tokenizers, and a README on how to use them."""
     if not any(True for _ in run.model.parameters()):
         raise RegardError(
-            f"--to onnx holds networks, and {run.folder} is {with_article(run.recipe.system)}, which "
+            f"--to onnx supports networks only, but {run.folder} is {with_article(run.recipe.system)}, which "
             "counts: use --to arpa."
         )
     model = plain(run)
@@ -378,11 +378,11 @@ class OutputComparison:
 
     def add(self, ours: Mapping[str, Tensor], theirs: Mapping[str, np.ndarray]) -> None:
         if ours.keys() != theirs.keys():
-            raise RegardError(f"The graph returns {', '.join(theirs)}, and Regard returns {', '.join(ours)}.")
+            raise RegardError(f"The graph returns {', '.join(theirs)}, but Regard returns {', '.join(ours)}.")
         for name, tensor in ours.items():
             one, other = tensor.numpy(), theirs[name]
             if one.shape != other.shape:
-                raise RegardError(f"The graph's {name} has shape {other.shape}, and Regard's {one.shape}.")
+                raise RegardError(f"The graph's {name} has shape {other.shape}, but Regard's has {one.shape}.")
             if one.size:
                 self.largest = max(self.largest, float(np.abs(one.astype(np.float64) - other).max()))
         if "logits" in ours:

@@ -251,7 +251,7 @@ def _shared_heads(model: Model) -> list[str]:
     """A sentence where groups of heads share keys and values."""
     shared = {(part.heads, part.groups) for part in model.modules() if isinstance(part, GroupedQueryAttention)}
     return [
-        f"Each of its {groups} heads of keys and values serves {heads // groups} neighbouring heads of queries."
+        f"Each of its {groups} heads of keys and values serves {heads // groups} neighboring heads of queries."
         for heads, groups in shared
         if groups < heads
     ]

@@ -110,14 +110,14 @@ LOGITS = ("", "position", "")  # the axes of [R, T, V]
 
 def leaves(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
     """Every tensor of a state with its path; anything else in it raises an error."""
-    hold(isinstance(state, dict), f"the state holds a {type(state).__name__} at {path or 'its top'}: use a dict there")
+    hold(isinstance(state, dict), f"the state has a {type(state).__name__} at {path or 'its top'}: use a dict there")
     for name, part in state.items():
         if isinstance(part, dict):
             yield from leaves(part, f"{path}{name}.")
         else:
             hold(
                 isinstance(part, Tensor),
-                f"the state's {path}{name} is a {type(part).__name__}: a state holds only tensors and dicts of them",
+                f"the state's {path}{name} is a {type(part).__name__}: a state contains only tensors and dicts of them",
             )
             yield path + name, part
 

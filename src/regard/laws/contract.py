@@ -41,7 +41,7 @@ def asking_twice_changes_nothing(model: Model, draw: RandomCase) -> None:
         again,
         once,
         "the same call, made twice, changes the logits",
-        "nothing may be kept on the module between calls (what it remembers belongs into the state it returns), "
+        "nothing may be kept on the module between calls (what it remembers belongs in the state it returns), "
         "and in eval() nothing is drawn at random",
         LOGITS,
     )
@@ -56,7 +56,7 @@ def cutting_changes_nothing(model: Model, draw: RandomCase) -> None:
         logits, state = model(piece, state)
         pieces.append(logits)
     cut, what = torch.cat(pieces, dim=1), f"cutting {draw.columns} tokens into {len(pieces)} calls changes"
-    why = "the state returned does not hold everything the next call needs, or something is kept outside it"
+    why = "the returned state lacks something that the next call needs, or something is kept outside it"
     close(cut, whole, f"{what} the logits", why, LOGITS)
     same_state(state or {}, end, f"{what} the last state", why)
     same_gradients(gradients(model, cut), gradients(model, whole), f"{what} the gradient", why)
@@ -89,7 +89,7 @@ def padding_changes_nothing(model: Model, draw: RandomCase) -> None:
                 together[row],
                 model(tokens[row : row + 1], draw.start(model, row=row))[0][0],
                 f"reading {draw.rows} texts side by side changes the logits of one",
-                "rows must not be mixed: sum, average and normalise over components or columns, never over rows",
+                "rows must not be mixed: sum, average and normalize over components or columns, never over rows",
                 ("position", ""),
             )
     for capacity in (None, 3 * draw.columns):
@@ -116,7 +116,7 @@ def _padding_changes_nothing(model: Model, draw: RandomCase, capacity: int | Non
                 torch.cat([logits for _, logits in parts]),
                 alone[0],
                 "padding changes the logits",
-                "a padded column must leave its row's state as it was (span.valid says which columns are real)",
+                "a padded column must leave its row's state as it was (span.valid marks the real columns)",
                 ("position", ""),
             )
     hold(
@@ -202,7 +202,7 @@ def saving_keeps_every_bit(model: Model, draw: RandomCase, again: Callable[[], M
     with torch.no_grad():
         logits, state = model(tokens, draw.start(model))
         loaded, loaded_state = other(tokens, draw.start(other))
-    why = "what it learns must lie in nn.Parameters or registered buffers"
+    why = "what it learns must be in nn.Parameters or registered buffers"
     equal(loaded, logits, "saving and loading changes the logits", why, LOGITS)
     for (name, a), (_, b) in zip(leaves(loaded_state), leaves(state), strict=True):
         equal(a, b, f"saving and loading changes the state ({name})", why)
@@ -217,7 +217,7 @@ def a_call_leaves_its_state_unchanged(model: Model, draw: RandomCase) -> None:
             _, new = model(draw.tokens(model, f"tokens {n}"), state, lengths)
             _holds_the_same(state, held)
             for name, leaf in leaves(before):
-                why = "make new tensors and a new dict, write into none"
+                why = "make new tensors and a new dict, and write into none of the old ones"
                 equal(held[name], leaf, f"a call alters the state it was given ({name})", why)
             state = new
         for cell in model.modules():
@@ -290,8 +290,8 @@ def reordering_commutes(model: Model, draw: RandomCase) -> None:
         close(
             reordered,
             continued[index],
-            "reordering the state's rows and going on changes the logits",
-            "everything a row remembers must lie in its own row of the state",
+            "reordering the state's rows and continuing changes the logits",
+            "everything a row remembers must be in its own row of the state",
             LOGITS,
         )
 
@@ -316,9 +316,9 @@ def _hypotheses_share_their_source(model: Translator, draw: RandomCase, width: i
             continued, _ = model(more, state)
         what = "several hypotheses of one source have other logits than copies of the source"
         close(real(shared, lengths), real(copied, lengths), what, "row r must look at source r // width")
-        why = "what a hypothesis has written must lie in its own row of the state, what it reads in its source's"
-        close(reordered, continued[index], "reordering hypotheses and going on changes the logits", why, LOGITS)
-        close(selected, continued[kept_rows], "selecting sources and going on changes the logits", why, LOGITS)
+        why = "what a hypothesis has written must be in its own row of the state, and what it reads in its source's"
+        close(reordered, continued[index], "reordering hypotheses and continuing changes the logits", why, LOGITS)
+        close(selected, continued[kept_rows], "selecting sources and continuing changes the logits", why, LOGITS)
 
 
 def _has_its_rows(state: State, sources: int, width: int) -> None:

@@ -118,7 +118,7 @@ def builder(system: str) -> Build:
         with suppress_but(RegardError):
             if idle := never_changed(build):
                 say(
-                    f"note: the state's {', '.join(idle)} never changes, no matter what is read: "
+                    f"note: the state's {', '.join(idle)} never changes, whatever the model reads: "
                     "return its new value, or do not carry it."
                 )
     return build
@@ -203,7 +203,7 @@ LAWS: tuple[Law, ...] = (
         1,
         "cutting a sequence into calls changes neither logits nor gradients",
         over_draws(contract.cutting_changes_nothing),
-        "look at how a second call goes on from the state of the first",
+        "look at how a second call continues from the state of the first",
     ),
     Law(
         2,
@@ -233,7 +233,7 @@ LAWS: tuple[Law, ...] = (
         6,
         "save → load is bit-equal",
         saving,
-        "look at its parameters and buffers: each must be a tensor of its own",
+        "look at its parameters and buffers: each must be a separate tensor",
     ),
     Law(7, "beam 1 = greedy", over_draws(beam_one_is_greedy), STATE),
     Law(
@@ -263,7 +263,7 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         13,
-        "it memorises four sentences, and its untrained loss ≈ log V",
+        "it memorizes four sentences, and its untrained loss ≈ log V",
         learning,
         "look at how gradients flow through it",
     ),

@@ -58,7 +58,7 @@ class Cell(Layer):
             raise RegardError(f'memory = "{self.memory}" is a string, not a tuple: write memory = ("hidden",).')
         if "hidden" not in self.memory:
             wanted = ", ".join(f'"{name}"' for name in ("hidden", *self.memory))
-            raise RegardError(f'memory must hold "hidden", which is also the output: write memory = ({wanted}).')
+            raise RegardError(f'memory must contain "hidden", which is also the output: write memory = ({wanted}).')
         return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in self.memory}
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:

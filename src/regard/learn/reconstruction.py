@@ -1,6 +1,6 @@
 """An embedding learned by reconstruction: the hidden layer of a network that gives its input back.
 
-    input     x = onehot(w)                        V components, say 10 000, of which one is 1
+    input     x = onehot(w)                        V components, say 10,000, of which one is 1
     hidden    h = W_in x                           the embedding of w: column w of W_in, a table look-up
     output    y = W_out h
 
@@ -9,7 +9,7 @@
 
 The two differ where the hidden layer is narrow, D < V. Cross-entropy requires only that the right word comes first,
 which two components can do for any vocabulary. The l2 norm requires all of x: y has rank D, so over the vocabulary its
-mean is at least 1 − D/V, which for V = 10 000 and D = 64 is 0.9936; it is 0 for D = V.
+mean is at least 1 − D/V, which for V = 10,000 and D = 64 is 0.9936; it is 0 for D = V.
 
     net = Reconstruction(vocabulary=10_000, width=64)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)

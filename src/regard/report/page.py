@@ -47,8 +47,8 @@ def table(
 
 
 def prose(words: str) -> str:
-    """Our own words as HTML; no line breaks within a number, 12 400, or between one and its per cent."""
-    return escape(re.sub(r"(?<=\d) (?=\d{3}(?!\d)|%)", "\N{NO-BREAK SPACE}", words))
+    """Our own words as HTML; no line breaks between a number and its per cent."""
+    return escape(re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", words))
 
 
 def paragraph(words: str, kind: str = "") -> str:

@@ -1,7 +1,7 @@
 """Progress on stderr: a live bar on a terminal, plain lines anywhere else, so that logs stay readable.
 
 with progress("training", total=2000) as bar:
-    bar.advance(1, note="loss 2.31 · 12 400 tokens/s")
+    bar.advance(1, note="loss 2.31 · 12,400 tokens/s")
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ LATEX = {
 
 
 def _latex(words: str) -> str:
-    """Text as LaTeX; digits grouped by a space keep a thin one, which no line breaks at."""
-    return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", r"\\,", "".join(LATEX.get(sign, sign) for sign in words))
+    """Text as LaTeX."""
+    return "".join(LATEX.get(sign, sign) for sign in words)
 
 
 def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str) -> None:

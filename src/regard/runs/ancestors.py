@@ -47,7 +47,7 @@ class Ancestors:
         """The ancestors of a run, as its folder records them."""
         recorded = read_facts(folder).get("ancestors", [])
         if not isinstance(recorded, list) or not all(map(_is_record, recorded)):
-            raise RegardError(f"{folder / 'run.json'} is damaged: it does not record what {folder} started from.")
+            raise RegardError(f"{folder / 'run.json'} is damaged: it does not record which run {folder} started from.")
         if not any(one.get("lines") for one in recorded):
             return cls(tuple(recorded))
         found = load_tensors(folder / ANCESTORS)[0].get(LINES)
@@ -107,7 +107,10 @@ class Ancestors:
                 found.append(f"{share} ({percent}) {verb} already trained on by {who}, and so not held out.")
         held_out = " or ".join(split for split in corpus.splits if split != "train")
         if self.unknown:
-            return [*found, f"Lines of {held_out} may not be held out, as it is unknown {'; '.join(self.unknown)}."]
+            return [
+                *found,
+                f"Lines of {held_out} may have been trained on, since it is unknown {'; '.join(self.unknown)}.",
+            ]
         return found or [f"No {what} of {held_out} was trained on by {who}."]
 
 

@@ -31,7 +31,7 @@ def compose_recipe(
     """One recipe; a particular setting overrides a general one."""
     trees: list[Mapping[str, Any]] = []
     if "from" in (settings or {}):
-        raise RegardError("The run to start from is given by --from RUN, in Python by start.")
+        raise RegardError("Name the run to start from with --from RUN, or in Python with start=.")
     known: Start | None = None
     if system is not None and is_own(system):
         system = trust_code(system).name
@@ -47,8 +47,8 @@ def compose_recipe(
             start = known.run
             if not (Path(start) / "run.json").is_file():
                 raise RegardError(
-                    f"{recipe} starts from the run {start}, which is missing: restore it, or say with --from where "
-                    "it is now."
+                    f"{recipe} starts from the run {start}, which is missing: restore it, or give its new path with "
+                    "--from."
                 )
     if start is not None:
         start = find_run(Path(start))
@@ -77,7 +77,10 @@ def check_start(
 ) -> None:
     """Refuse settings that a fine-tuned run takes from the run it starts from."""
     if is_counted(before):
-        raise RegardError(f"{start} is {with_article(before.system)}, which is counted: count both texts together.")
+        raise RegardError(
+            f"{start} is {with_article(before.system)}, which is counted, not trained: count both texts "
+            "together instead."
+        )
     if system is not None and find(system).name != before.system:
         raise RegardError(
             f"{start} is {with_article(before.system)}: {with_article(system)} cannot start from its weights."

@@ -70,19 +70,19 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
             return recipe.replace(data={"corpus": str(place)})
     looked = ", ".join(map(str, places))
     raise RegardError(
-        f"What {folder} was trained on is missing; Regard looked at {looked}: put it back at one of them, or "
-        "evaluate on another with --data."
+        f"The data that {folder} was trained on are missing; Regard looked at {looked}: put them back there, or "
+        "evaluate on other data with --data."
     )
 
 
 def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
     known = read_facts(folder).get("corpus")
     if not isinstance(known, dict):
-        raise RegardError(f"{folder / 'run.json'} is damaged: it does not record what {folder} was trained on.")
+        raise RegardError(f"{folder / 'run.json'} is damaged: it does not record the corpus of {folder}.")
     if corpus.checksum() != known.get("checksum"):
         raise RegardError(
             f"{recipe.data.corpus} has changed since {folder} was trained on it; restore it, evaluate on another "
-            f"with --data, or start anew with --from {folder}."
+            f"with --data, or train a new run with --from {folder}."
         )
     return corpus
 
@@ -98,8 +98,8 @@ def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
     """True for a single file, which `split` can use as it is. `all` asks for that, and is for nothing else."""
     found = isinstance(data, str | Path) and Path(data).is_file()
     if split == ALL and not found:
-        given = f", and {data} is none" if isinstance(data, str | Path) else ""
-        raise RegardError(f"--split all uses a --data file as it is{given}: give one, or name a split.")
+        given = f", but {data} is not a file" if isinstance(data, str | Path) else ""
+        raise RegardError(f"--split all reads the whole of --data{given}: give a file with --data, or name a split.")
     return found
 
 

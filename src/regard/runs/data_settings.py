@@ -73,4 +73,6 @@ class PairDataSettings(CheckedSettings):
         super().__post_init__()
         check_encoding(self.encoding)
         if bool(self.monolingual) != bool(self.translator):
-            raise RegardError("data.monolingual and data.translator go together: a text, and a run that translates it.")
+            raise RegardError(
+                "data.monolingual and data.translator must be given together: a text, and a run that translates it."
+            )

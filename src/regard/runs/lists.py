@@ -77,5 +77,5 @@ def as_file(data: GivenData) -> str:
     if not path.exists():
         write_text(path, content)
     what = pluralize(len(items), kind.removesuffix("s"))
-    say(f"The list of {what} is in {path}; keep that file as long as you resume or evaluate the run.")
+    say(f"The list of {what} is in {path}; keep that file for as long as you want to resume or evaluate the run.")
     return str(path)

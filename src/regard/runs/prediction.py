@@ -64,7 +64,7 @@ class Prediction:
         if token == "<eos>":
             ids = [self._tokenizer.eos]
         if len(ids) != 1:
-            raise RegardError(f"{token!r} is {len(ids)} tokens for this model; ask for one at a time.")
+            raise RegardError(f"{token!r} is {len(ids)} tokens for this model; give one token at a time.")
         return float(math.exp(self.log_probabilities[ids[0]]))
 
     @property

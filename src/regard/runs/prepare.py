@@ -86,7 +86,7 @@ def data_of(folder: Path, recipe: Recipe) -> Data:
     if data.made_up != read_facts(folder)["corpus"].get("made_up", ""):
         raise RegardError(
             f"{recipe.data.monolingual} or {recipe.data.translator} has changed since {folder} was trained with "
-            f"them; put them back, or start anew with --from {folder}."
+            f"them; put them back, or train a new run with --from {folder}."
         )
     return data
 
@@ -129,7 +129,7 @@ def _same_weights(start: Start, found: str) -> Start:
         return replace(start, weights=found)
     raise RegardError(
         f"{start.run} is not the run that this recipe starts from: its weights have the digest {found}, and the recipe "
-        f"names {start.weights}. Put that run back or say with --from where it is now; to start from another one, "
+        f"names {start.weights}. Put that run back or give its new path with --from; to start from another one, "
         "remove [from] from a copy of the recipe."
     )
 
@@ -150,6 +150,7 @@ def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
     if wanted > room:
         raise RegardError(
             f"This model has {numbers:.2g} parameters, and training it takes {wanted / 2**30:.2g} GiB for its weights, "
-            f"gradients and moments alone; {device} has {room / 2**30:.0f} GiB. Make model.width, model.layers or "
+            f"gradients and optimizer state alone; {device} has {room / 2**30:.0f} GiB. Make "
+            "model.width, model.layers or "
             "data.vocabulary smaller."
         )

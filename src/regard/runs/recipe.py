@@ -168,7 +168,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RegardError(f"{path} is not valid TOML: {error}.") from None
     except ValueError:
-        raise RegardError(f"{path} has a number with thousands of digits.") from None
+        raise RegardError(f"{path} has a number with thousands of digits: shorten it.") from None
     if not isinstance(tree.get("system"), str) or "\0" in tree["system"]:
         raise RegardError(f'{path} names no system; begin it with a line such as system = "lstm".')
     return tree
@@ -292,7 +292,7 @@ def _section(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
 
 def _bounded(key: str, value: Any) -> Any:
     if isinstance(value, int) and abs(value) >= 2**31:
-        raise RegardError(f"{key} must be below 2 147 483 648.")
+        raise RegardError(f"{key} must be below 2,147,483,648.")
     return value
 
 

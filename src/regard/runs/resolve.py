@@ -193,5 +193,5 @@ def describe_plan(settings: GradientTraining, tokens: int) -> str:
     ends = f", or until {pluralize(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
     return (
         f"Training: {few}, so at most {group_digits(settings.steps)} steps of "
-        f"{group_digits(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
+        f"{group_digits(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget trains for longer."
     )

@@ -105,6 +105,6 @@ def _restore(trainer: Trainer) -> None:
     if trainer.progress.best_step > 0 and trainer.group.is_first:
         load_tensors(folder / "model.safetensors")  # missing or damaged: known now, and not after the training
     if trainer.progress.finished:
-        say(f"{folder} was already finished, after {pluralize(trainer.progress.step, 'step')}.")
+        say(f"{folder} is already finished, after {pluralize(trainer.progress.step, 'step')}.")
     else:
         say(f"{folder}: continuing from step {trainer.progress.step}")

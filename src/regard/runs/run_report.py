@@ -67,7 +67,7 @@ def write_report(
                 held.enter_context(try_lock(run.folder / ".lock"))
                 remove_partial_files(run.folder)
             write_text(path, written)
-        say(f"its page is {path}")
+        say(f"report: {path}")
     except Exception as error:  # the run is complete without its page
         say(f"note: {path} could not be written: {type(error).__name__}: {error}")
     return shown

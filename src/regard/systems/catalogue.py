@@ -58,7 +58,7 @@ SYSTEMS: tuple[System, ...] = (
         name="rnn",
         year=1990,
         title="a recurrent network: one hidden state, rewritten at every word",
-        paper="Elman 1990; language model: Mikolov et al. 2010; identity initialisation: Le et al. 2015",
+        paper="Elman 1990; language model: Mikolov et al. 2010; identity initialization: Le et al. 2015",
         target="regard.systems.rnn:RNN",
     ),
     System(

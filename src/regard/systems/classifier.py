@@ -58,7 +58,9 @@ class Settings(CheckedSettings):
         super().__post_init__()
         check_range("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
         if self.encoder == "dan" and self.pool == "last":
-            raise RegardError("model.encoder dan averages the words, of which the last is always <eos>: pool the mean.")
+            raise RegardError(
+                "model.encoder dan averages the words, and the last one is always <eos>: set model.pool to mean."
+            )
         if self.encoder in ATTENTION:
             self._check_attention()
 

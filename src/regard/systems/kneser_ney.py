@@ -52,7 +52,9 @@ def count_grams(
     if len(ids) == 0:
         raise RegardError("There is no text to count; give a training text of at least one line.")
     if int(ids.max()) >= vocabulary:
-        raise RegardError(f"The text has token {ids.max()}, the vocabulary ends at {vocabulary - 1}: tokenize again.")
+        raise RegardError(
+            f"The text has token {ids.max()}, but the vocabulary ends at {vocabulary - 1}: tokenize it again."
+        )
     name = np.int32 if len(ids) < 2**31 and vocabulary < 2**31 else np.int64
     words = np.asarray(ids).astype(name)
     if len(ids) * vocabulary >= 2**63:

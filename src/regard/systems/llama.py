@@ -51,9 +51,11 @@ class Settings(CheckedSettings):
     epsilon: float = setting(RMS_EPSILON, "ε of RMSNorm", gt=0)
     theta: float = setting(THETA, "base of the rotary frequencies", gt=0)
     stretch: str = setting("none", "how rotary frequencies are slowed down for longer texts: {}", choices=STRETCHES)
-    stretch_factor: float = setting(1.0, "what frequencies are divided by", ge=1)
-    stretch_low: float = setting(1.0, "llama3: frequencies of fewer turns in stretch_context are divided", gt=0)
-    stretch_high: float = setting(4.0, "llama3: frequencies of more turns stay", gt=0)
+    stretch_factor: float = setting(1.0, "factor that rotary frequencies are divided by", ge=1)
+    stretch_low: float = setting(
+        1.0, "llama3: frequencies with fewer turns than this in stretch_context are divided", gt=0
+    )
+    stretch_high: float = setting(4.0, "llama3: frequencies with more turns than this are unchanged", gt=0)
     stretch_context: int = setting(8192, "llama3: the context before the stretch", ge=1)
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
@@ -64,7 +66,7 @@ class Settings(CheckedSettings):
         if not self.head_width:
             check_heads(self.width, self.heads, "rotary")
         elif self.head_width % 2:
-            raise RegardError(f"model.head_width turns pairs of components: it must be even, not {self.head_width}.")
+            raise RegardError(f"model.head_width must be even, since positions rotate pairs, not {self.head_width}.")
         if self.stretch == "llama3" and self.stretch_low >= self.stretch_high:
             raise RegardError(
                 f"model.stretch_low ({self.stretch_low:g}) must be below model.stretch_high ({self.stretch_high:g})."

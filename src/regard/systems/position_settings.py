@@ -59,6 +59,6 @@ def check_heads(width: int, heads: int, position: str) -> None:
         raise RegardError(f"model.heads ({heads}) must divide model.width ({width}).")
     if POSITIONS[position] is Rotary and width // heads % 2:
         raise RegardError(
-            f"model.position {position} turns pairs of components: model.width / model.heads must be even, "
+            f"model.position {position} rotates pairs of components, so model.width / model.heads must be even, "
             f"not {width // heads}."
         )

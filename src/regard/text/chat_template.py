@@ -54,7 +54,7 @@ def _read_message(message: Any, where: str, field: str) -> dict[str, str]:
     if not isinstance(message, Mapping):
         raise FieldError(f'{where} must be an object such as {{"role": "user", "content": "Hello"}}.', field)
     if any(message.get(key) for key in ("tool_calls", "function_call", "tool_call_id")):
-        raise FieldError(f"{where} calls a tool, and these models call none: leave tools out.", field)
+        raise FieldError(f"{where} calls a tool, but these models have none: leave tools out.", field)
     role, content = message.get("role"), message.get("content")
     if not isinstance(role, str) or role not in ROLES:
         known = ", ".join(ROLES)
@@ -69,7 +69,7 @@ def _read_message(message: Any, where: str, field: str) -> dict[str, str]:
 def _part(part: Any, where: str, field: str) -> str:
     kind = part.get("type") if isinstance(part, Mapping) else None
     if kind != "text" or not isinstance(part.get("text"), str):
-        raise FieldError(f"{where}.content has a part that is not text: these models read text alone.", field)
+        raise FieldError(f"{where}.content has a part that is not text: these models read only text.", field)
     return str(part["text"])
 
 

@@ -195,7 +195,9 @@ def _open_download(download: Download) -> Corpus:
     name = download.name
     folders = [place / name for place in data_folders() if (place / name).is_dir()]
     if folders and download.pairs:
-        raise RegardError(f"{name!r} holds sentence pairs; for a language model give one file of {str(folders[0])!r}.")
+        raise RegardError(
+            f"{name!r} contains sentence pairs; for a language model, give one file of {str(folders[0])!r}."
+        )
     for folder in folders:
         if corpus := _open_whole(download, folder):
             return replace(
@@ -222,7 +224,7 @@ def _open_whole(download: Download, folder: Path) -> Corpus | None:
 def _open_file(text: Source, cuts: tuple[float, ...]) -> Corpus:
     if cuts:
         if not isinstance(text, FileLines):
-            raise RegardError(f"Only plain text is cut in file order, not {text.name}; leave --data.split out.")
+            raise RegardError(f"Only plain text can be split in file order, not {text.name}; leave --data.split out.")
         _require_distinct(text, 2)
         splits, origin = _tail_splits(text, cuts)
         return _corpus(text, splits, origin)
@@ -358,7 +360,7 @@ def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Te
             raise _too_few(text, len(seen))
         ranks = sorted(seen)
         draw = HashSplit(held_out, dict.fromkeys(ranks, "train") | dict(zip(ranks[:-1], held_out)))
-    share = "one line each, the file being tiny" if draw.ranked else "5 % each"
+    share = "one line each, because the file is tiny" if draw.ranked else "5 % each"
     origin = f"Lines drawn by their hash for {' and '.join(draw.splits[1:])} ({share}); identical lines share a split."
     return {name: DrawnLines(text, draw, name) for name in draw.splits}, origin
 

@@ -285,8 +285,8 @@ def _split(
 
 def _too_few(name: str, count: int) -> RegardError:
     return RegardError(
-        f"Nothing can be held out of the {group_digits(count)} pairs of {name!r} that is not also trained "
-        "on; give more pairs, or a folder with train.tsv and valid.tsv."
+        f"None of the {group_digits(count)} pairs of {name!r} can be held out without also being trained on; "
+        "give more pairs, or a folder with train.tsv and valid.tsv."
     )
 
 

@@ -76,7 +76,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
     if not isinstance(note, dict):
-        raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
+        raise RegardError(f"{path} is damaged: its header was not written by Regard.")
     if note.pop(DIGEST, None) != _digest(tensors, note):
         raise RegardError(f"{path} is damaged: its content has changed. Restore it from a backup.")
     return tensors, note

@@ -72,12 +72,15 @@ def how_to_go_on(
     parts = min(2 * settings.accumulate, rows)
     if doing == "step" and parts > settings.accumulate:
         return (
-            f"{what}: `regard resume {folder} --training.accumulate {parts}` goes on from {place} with each batch "
-            f"in {parts} parts, which changes memory and not the gradient (dropout draws other masks)."
+            f"{what}: `regard resume {folder} --training.accumulate {parts}` continues from {place} with each batch "
+            f"in {parts} parts, which saves memory without changing the gradient (dropout draws other masks)."
         )
     row = f"training.window (now {settings.window})" if isinstance(settings, Training) else "data.longest"
     other = f"{row}, training.batch_tokens (now {settings.batch_tokens}) or model" if doing == "step" else "model"
-    return f"{what}: free some and `regard resume {folder}` goes on from {place}, or train anew with a smaller {other}."
+    return (
+        f"{what}: free some, then run `regard resume {folder}`; it continues from {place}. "
+        f"Or train again with a smaller {other}."
+    )
 
 
 def largest_steps(batches: Batches, steps: int) -> list[int]:

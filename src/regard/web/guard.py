@@ -71,9 +71,11 @@ def guarded(
     `refusal` builds the response to a refused client.
     """
     if token is None and not is_loopback(host):
-        raise RegardError(f"Anyone can reach {host or 'every address'}: choose a --token, or listen on 127.0.0.1.")
+        raise RegardError(
+            f"Other machines can reach {host or 'every address'}: choose a --token, or listen on 127.0.0.1."
+        )
     if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
-        raise RegardError(f"A token has at least {SHORTEST_TOKEN} ASCII characters: use a longer random one.")
+        raise RegardError(f"A token needs at least {SHORTEST_TOKEN} ASCII characters: use a longer random one.")
     return Guard(app, host, token, body_limit, body_seconds, policy, frozenset(open_paths), refusal)
 
 

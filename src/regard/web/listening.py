@@ -39,7 +39,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise RegardError(f"{host!r} is no address of this machine: try 127.0.0.1.") from None
+        raise RegardError(f"{host!r} is not an address of this machine: try 127.0.0.1.") from None
     family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
     listening = socket.socket(family, kind, protocol)
     try:
@@ -54,8 +54,8 @@ def listen(host: str, port: int) -> socket.socket:
                 f"Port {port} of {host} is in use: stop the program listening there, or choose another --port."
             ) from None
         if error.errno == errno.EACCES:
-            raise RegardError(f"Port {port} is reserved for the system: choose a --port above 1023.") from None
-        raise RegardError(f"{host!r} is no address of this machine ({error.strerror}): try 127.0.0.1.") from None
+            raise RegardError(f"Port {port} is reserved by the system: choose a --port above 1023.") from None
+        raise RegardError(f"{host!r} is not an address of this machine ({error.strerror}): try 127.0.0.1.") from None
     return listening
 
 

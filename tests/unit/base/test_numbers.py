@@ -8,13 +8,13 @@ from regard.base.numbers import group_digits, pluralize, with_article
 from regard.systems.catalogue import SYSTEMS
 
 
-@pytest.mark.parametrize("number, text", [(0, "0"), (9999, "9999"), (12400, "12 400"), (-12400, "-12 400")])
+@pytest.mark.parametrize("number, text", [(0, "0"), (9999, "9999"), (12400, "12,400"), (-12400, "-12,400")])
 def test_digits_stand_in_threes(number, text):
     assert group_digits(number) == text
 
 
 @pytest.mark.parametrize(
-    "number, text", [(0, "0 sentences"), (1, "1 sentence"), (2, "2 sentences"), (12400, "12 400 sentences")]
+    "number, text", [(0, "0 sentences"), (1, "1 sentence"), (2, "2 sentences"), (12400, "12,400 sentences")]
 )
 def test_a_noun_follows_its_number(number, text):
     assert pluralize(number, "sentence") == text

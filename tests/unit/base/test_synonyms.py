@@ -83,5 +83,5 @@ def test_the_system_is_no_option():
 
 def test_a_close_spelling_still_wins_over_nothing():
     assert did_you_mean("sede", ["seed", "size"]) == ": did you mean seed?"
-    assert "there are seed, size" in did_you_mean("zzz", ["seed", "size"])
+    assert "choose one of seed, size" in did_you_mean("zzz", ["seed", "size"])
     assert from_synonym("eval", COMMANDS, COMMANDS) == "evaluate"

@@ -72,7 +72,7 @@ def test_the_whole_gradient_of_an_lstm_is_not_its_cell_path():
 def test_relu_helps_by_its_gain_and_the_other_remedies_at_each():
     evidence, judgement, found = measured("remedies")
     assert parts(judgement.expected, judgement.control)["ReLU"] == "fails"
-    assert parts(judgement.expected, judgement.control)["identity initialisation"] == "holds"
+    assert parts(judgement.expected, judgement.control)["identity initialization"] == "holds"
     assert found[remedies.RELU["1/√3"]].high < found[remedies.RELU["√2"]].value
     slopes = {row["network"]: row["log-slope"] for row in evidence.table if "log-slope" in row}
     for gain, value in remedies.GAINS.items():  # half of the units let the gradient through

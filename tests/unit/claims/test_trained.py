@@ -285,7 +285,7 @@ def test_a_text_that_lacks_the_judged_words_is_refused_and_a_claim_without_text_
     text.write_text("".join(f"nothing of the kind {n}\n" for n in range(40)), encoding="utf-8")
     with pytest.raises(RegardError, match="0 of the 73 judged word pairs"):
         embeddings.judgements(Trial((1,), data=str(text)))
-    with pytest.raises(RegardError, match="reads no text"):
+    with pytest.raises(RegardError, match="does not read a text"):
         heads.CLAIM.trial(data="pyref")
     assert len(JUDGED) == len({frozenset(pair) for pair in JUDGED}) == 73
 

@@ -74,7 +74,7 @@ def test_the_two_n_grams_always_stand_in_the_table_and_history_orders_it():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"data": ""}, "Say with --data which text"),
+        ({"data": ""}, "Choose the text to compare the systems on with --data"),
         ({"match": "time"}, "--match must be one of"),
         ({"seeds": 0}, "--seeds must be at least 1"),
         ({"size": "huge"}, "--size must be one of"),
@@ -95,7 +95,7 @@ def test_settings_that_conflict_are_refused_in_a_sentence(settings, sentence):
 @pytest.mark.parametrize(
     ("systems", "settings", "sentence"),
     [
-        (("lstm", "lstm"), {}, "named twice"),
+        (("lstm", "lstm"), {}, "listed twice"),
         (("lsmt",), {}, "did you mean lstm"),
         (("lstm",), {"model": {"wdith": "3"}}, "did you mean model.width"),
         (("lstm",), {"model": {"heads": "3"}}, "No system of this comparison has a setting model.heads"),
@@ -306,5 +306,5 @@ def test_the_verb_stays_callable_whatever_was_imported_first():
     for first in ("import regard.comparison.question", "import regard.cli", "pass"):
         code = f"import regard\n{first}\nassert callable(regard.compare), regard.compare"
         assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-    with pytest.raises(regard.RegardError, match="Say with data which text"):
+    with pytest.raises(regard.RegardError, match="Choose the text to compare the systems on with data"):
         regard.compare(["lstm"])

@@ -195,12 +195,12 @@ def test_tables_have_the_columns_that_someone_can_fill(compared):
 
 def test_the_title_says_what_was_equal(compared):
     done = compared()
-    assert done.title == "my.txt, test split: every neural system read 20 000 tokens"
+    assert done.title == "my.txt, test split: every neural system read 20,000 tokens"
     assert timed(done, match="seconds", unit="seconds", budget=2.5).title == (
         "my.txt, test split: every neural system trained for 2.5 s"
     )
     assert timed(done, match="parameters").title == (
-        "my.txt, test split: every neural system has about 54 321 parameters and read 20 000 tokens"
+        "my.txt, test split: every neural system has about 54,321 parameters and read 20,000 tokens"
     )
 
 
@@ -284,7 +284,7 @@ def test_of_one_seed_the_sentences_speak_of_these_two_runs(compared, lstm):
     assert finding(done).startswith(f"Of these runs, that of {first} has the best perplexity: ")
     assert finding(done).endswith(
         f" For these two runs ({first} and {second}) the 95 % interval of the paired difference over documents of the "
-        f"test text {excludes} zero: training again with another seed can turn the order round."
+        f"test text {excludes} zero: training again with other seeds can reverse the order."
     )
     grams = compared({"2-gram": [3.0], "5-gram": [2.0], "lstm": [4.0]})  # the best two are not trained
     assert finding(grams).endswith(
@@ -317,7 +317,7 @@ def test_how_it_was_measured_is_said_with_its_numbers(compared):
         f"All were tested on the same {LENGTH} tokens in segments of 33 tokens, each after 32 tokens of warm-up from "
         f"the one before it; intervals are over {documents} and the seeds.",
         "Bits per character count every character, line ends included; 1.2 % of the test tokens are <unk>.",
-        f"Tokens seen exceed the budget by less than one optimiser step (at most {step}). n-grams read the training "
+        f"Tokens seen exceed the budget by less than one optimizer step (at most {step}). n-grams read the training "
         "text once, whatever the budget.",
         *optimisers,
         "Memory is the most that the training's own process held; Python and PyTorch alone are 102 MiB of it.",
@@ -354,25 +354,25 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
         if not e.counted
     )
     assert words == (
-        f"Data: my.txt (checksum c0ffee): 12 345 train, {LENGTH} test tokens. Lines were drawn. It is short. "
-        "One word tokenizer of 23 456 symbols, built from the training split, served all systems. "
-        "Each neural system was trained for 20 000 tokens, at size tiny with its own optimiser settings "
+        f"Data: my.txt (checksum c0ffee): 12,345 train, {LENGTH} test tokens. Lines were drawn. It is short. "
+        "One word tokenizer of 23,456 symbols, built from the training split, served all systems. "
+        "Each neural system was trained for 20,000 tokens, at size tiny with its own optimizer settings "
         f"({optimisers}), with seeds 1 to 2; the weights of the lowest validation loss among about 20 equally spaced "
         "validations were tested. "
         "The n-grams are interpolated modified Kneser-Ney models of the whole training split. "
         "Perplexity is exp of the mean negative log-probability per token, over every token of the test split and the "
         "<eos> of each line, averaged over seeds where there are several; the text was read in segments of 33 tokens, "
         "each after 32 tokens of warm-up from the one before it, the same for every system. "
-        "Intervals are 95 % intervals of 10 000 draws of a hierarchical bootstrap over 24 documents of the test text "
+        "Intervals are 95 % intervals of 10,000 draws of a hierarchical bootstrap over 24 documents of the test text "
         f"(whole lines, about {round(LENGTH / 24)} tokens each), resampled with replacement, and over seeds, drawn "
         "from Student's t around their mean; differences are paired over documents. "
-        "Generation speed is of one text at a time, greedily. "
+        "Generation speed is for one text at a time, greedily. "
         "Regard 7.8, PyTorch 9.1, Python 3.99, on cpu (x) (CPU threads: 2); 2026-11-15."
     )
     by_steps = methods(compared(training={"validations": 0, "evaluate_every": 7}))
     assert "; the weights of the lowest validation loss among its validations were tested. " in by_steps
     matched = methods(timed(done, match="parameters"))
-    assert "20 000 tokens with its width chosen to have about 54 321 parameters, at size tiny" in matched
+    assert "20,000 tokens with its width chosen to have about 54,321 parameters, at size tiny" in matched
     assert "was trained for 2.5 s, at size" in methods(timed(done, match="seconds", unit="seconds", budget=2.5))
     one = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0]})
     assert ", with seed 1; the weights" in methods(one)

@@ -192,7 +192,7 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
     target = plan.facts["target_parameters"]
     (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("parameters matched"))
     assert said.startswith(f"parameters matched to {group_digits(target)}, those of the tiny lstm: nnlm ")
-    assert int(said.rpartition("nnlm ")[2].replace(" ", "")) == pytest.approx(target, rel=0.02)
+    assert int(said.rpartition("nnlm ")[2].replace(",", "")) == pytest.approx(target, rel=0.02)
     assert plan.unit == "tokens"
 
 
@@ -210,7 +210,10 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
         (lambda tree: tree["entrants"][0].update(label=7), "is damaged"),
         (lambda tree: tree["entrants"][0].update(label="../elsewhere"), "comparison.json"),
         (lambda tree: tree["files"].update({"tokenizer.json": "0" * 64}), "tokenizer.json"),
-        (lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"), "never named on this machine"),
+        (
+            lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"),
+            "not been approved on this machine",
+        ),
     ],
 )
 def test_a_plan_that_was_tampered_with_is_refused(plan, change, said, monkeypatch):
@@ -238,7 +241,7 @@ def test_the_same_question_finds_its_plan_and_another_is_told_what_differs(text,
         "its systems differ": replace(same, systems=("lstm",)),
     }
     for said, other in others.items():
-        with pytest.raises(RegardError, match=rf"holds another comparison \({said}\)"):
+        with pytest.raises(RegardError, match=rf"contains another comparison \({said}\)"):
             open_plan(other, plan.folder)
 
 
@@ -335,9 +338,9 @@ def test_a_counted_run_has_read_the_text_once_and_a_trained_one_its_budget(ended
 
 
 def test_the_log_says_what_begins_how_it_ended_and_what_was_done_before(ended, capsys):
-    assert [line for line in ended.said if "begins" in line] == [
-        "2-gram: begins (1 of 4)", "5-gram: begins (2 of 4)", "nnlm, seed 1: begins (3 of 4)",
-        "nnlm, seed 2: begins (4 of 4)",
+    assert [line for line in ended.said if ": starting (" in line] == [
+        "2-gram: starting (1 of 4)", "5-gram: starting (2 of 4)", "nnlm, seed 1: starting (3 of 4)",
+        "nnlm, seed 2: starting (4 of 4)",
     ]  # fmt: skip
     for entrant, seed in ended.plan.runs:
         name = entrant.label if entrant.counted else f"{entrant.label}, seed {seed}"
@@ -495,9 +498,9 @@ def test_a_process_stops_when_its_parent_has_ended(monkeypatch):
     ("ended_with", "failed", "log"),
     [
         ((2, "No such text.", "a log"), "No such text.", ""),
-        ((2, "", "a log"), "its process ended with code 2; what it said stands above.", "a log"),
-        ((0, "", ""), "its process ended with code 0; what it said stands above.", ""),
-        ((1, "half a sentence", "Traceback"), "its process ended with code 1; what it said stands above.", "Traceback"),
+        ((2, "", "a log"), "its process ended with code 2; see its output above.", "a log"),
+        ((0, "", ""), "its process ended with code 0; see its output above.", ""),
+        ((1, "half a sentence", "Traceback"), "its process ended with code 1; see its output above.", "Traceback"),
         ((-9, "", "a log"), "its process was ended by SIGKILL (out of memory?).", ""),
         ((-15, "", "a log"), "its process was ended by SIGTERM.", ""),
     ],
@@ -544,7 +547,7 @@ def test_a_stop_reaches_every_run_and_a_second_one_ends_them(plan, capsys):
     assert calls == ["2-gram"]  # no other begins
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "2-gram: begins (1 of 4)",
+        "2-gram: starting (1 of 4)",
         f"stopped; the same command with --run {plan.folder} continues from there",
     ]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

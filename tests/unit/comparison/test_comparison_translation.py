@@ -299,7 +299,7 @@ def test_the_page_begins_with_what_was_found_and_folds_the_fine_print(compared):
 def test_who_does_not_differ_from_the_best_is_tied_with_it(compared):
     done = compared({"seq2seq": [0.3], "bahdanau": [0.3], "transformer": [0.9]})
     assert set(tied_with_best(done)) == {"seq2seq", "bahdanau"} - {done.order[0]["label"]}
-    assert finding(done).endswith("contains zero: training again with another seed can turn the order round.")
+    assert finding(done).endswith("contains zero: training again with other seeds can reverse the order.")
     page = comparison_page(done)
     badges = re.findall(r"scope=row>(\w+) <span class=\"tag\">(.*?)</span>", page)
     assert dict(badges) == {"seq2seq": "tied best", "bahdanau": "tied best"}
@@ -416,7 +416,7 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
         f"{best['chrf_signature']}; scores are means over seeds.",
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
         "Alignment error rates (Och & Ney 2003) are those of the attention while reading references.",
-        "Intervals are 95 % intervals of 10 000 draws of a bootstrap over the test sentences, the same ones for every "
+        "Intervals are 95 % intervals of 10,000 draws of a bootstrap over the test sentences, the same ones for every "
         "system (Koehn 2004), and over seeds, drawn from Student's t around their mean; differences are paired over "
         "sentences.",
         "Sentences per second are of the whole test set, in batches.",
@@ -425,7 +425,7 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
     for each in uneven.results.values():
         each["side_by_side"] = 2
     words = TRANSLATION.report.methods(uneven)
-    assert words[1].startswith("One bpe tokenizer of 23 456 symbols for the source and one of 300 for the target")
+    assert words[1].startswith("One bpe tokenizer of 23,456 symbols for the source and one of 300 for the target")
     assert words[-1].endswith("; at times at least 2 runs shared the machine, which slows them.")
 
 
@@ -565,7 +565,7 @@ def test_the_ground_of_translators_is_their_pairs_and_all_are_tested_on_the_same
     assert len(facts["examples"]) == 5
     apart = TRANSLATION.ground(recipe(False), "").facts["tokenizer"]
     assert not apart["joint"]
-    with pytest.raises(RegardError, match="--prompt begins a language model's sample"):
+    with pytest.raises(RegardError, match="--prompt applies to language models"):
         TRANSLATION.ground(recipe(True), "They")
 
 

@@ -48,7 +48,7 @@ def test_it_opens_elsewhere_with_the_same_weights_and_can_be_resumed(trained, ar
     assert [s.log_probability for s in back.score(lines)] == [s.log_probability for s in trained.score(lines)]
     kept = {path.name for path in trained.folder.iterdir()} - {"report.html", ".lock"}
     assert {path.name for path in back.folder.iterdir()} == kept
-    with pytest.raises(RegardError, match="was trained on is missing"):
+    with pytest.raises(RegardError, match="was trained on are missing"):
         back.evaluate()
     (back.folder / "my.txt").write_bytes((trained.folder.parent / "my.txt").read_bytes())
     assert back.evaluate()["perplexity"] == pytest.approx(trained.evaluate()["perplexity"])
@@ -139,7 +139,7 @@ def test_code_of_ones_own_travels_and_is_not_trusted_on_arrival(tmp_path, monkey
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "another-machine"))
     monkeypatch.setattr("regard.systems.own.code._named_here", set())
     monkeypatch.setattr("regard.systems.own.code._in_use", {})
-    with pytest.raises(RegardError, match="was never named on this machine"):
+    with pytest.raises(RegardError, match="has not been approved on this machine"):
         regard.load(back)
     from regard.systems.own.code import trust_code
 
@@ -179,7 +179,7 @@ def refused(file, folder):
 ])  # fmt: skip
 def test_a_name_that_is_no_file_of_a_run_is_not_unpacked(archive, tmp_path, name):
     said = refused(rebuilt(archive, tmp_path / "x.zip", add=[(name, b"evil")]), tmp_path)
-    assert "not unpacked" in said or "damaged" in said or "packed, locked or as a link" in said
+    assert "nothing was unpacked" in said or "damaged" in said or "compressed, encrypted or as a link" in said
     assert not list(tmp_path.parent.glob("evil*"))
 
 
@@ -199,10 +199,10 @@ def test_code_that_would_hide_a_module_is_not_unpacked(archive, tmp_path, name):
 
 def test_what_is_not_a_whole_run_is_refused(archive, tmp_path):
     for without, said in [
-        (("recipe.toml",), "holds no recipe.toml"),
-        (("run.json",), "holds no run.json"),
-        (("model.safetensors", "training.safetensors"), "holds no weights"),
-        (("recipe.toml", "tokenizer.json", "metrics.jsonl", "model.safetensors", "training.safetensors"), "holds no"),
+        (("recipe.toml",), "has no recipe.toml"),
+        (("run.json",), "has no run.json"),
+        (("model.safetensors", "training.safetensors"), "has no weights"),
+        (("recipe.toml", "tokenizer.json", "metrics.jsonl", "model.safetensors", "training.safetensors"), "has no"),
     ]:
         assert said in refused(rebuilt(archive, tmp_path / "x.zip", without=without), tmp_path)
     for recipe in (b"system = ", b"soup = 'leek'", b"\xff"):
@@ -212,10 +212,10 @@ def test_what_is_not_a_whole_run_is_refused(archive, tmp_path):
 
 def test_what_is_not_listed_or_listed_twice_is_refused(archive, tmp_path):
     file = rebuilt(archive, tmp_path / "x.zip", add=[("kept/1.safetensors", b"")], listed=False)
-    assert "does not hold what it lists" in refused(file, tmp_path)
+    assert "does not contain the files that it lists" in refused(file, tmp_path)
     with pytest.warns(UserWarning, match="Duplicate name"):
         file = rebuilt(archive, tmp_path / "y.zip", add=[("metrics.jsonl", b"other")], listed=False)
-    assert "does not hold what it lists" in refused(file, tmp_path)
+    assert "does not contain the files that it lists" in refused(file, tmp_path)
 
 
 def test_packed_members_and_links_are_refused(archive, tmp_path):

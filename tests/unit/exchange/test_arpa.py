@@ -142,7 +142,7 @@ def test_a_small_file_is_read(tmp_path):
         ("\\2-grams:", "\\3-grams:", 12, "expected \\2-grams:"),
         ("-0.3\ta\t-0.2", "-0.3 a b c", 10, "expected a probability, 1 words and a weight"),
         ("-0.3\ta\t-0.2", "-0.3\t<unk>\t-0.2", 10, "was listed before"),
-        ("-0.3\ta\t-0.2", "often\ta\t-0.2", 10, "is no number"),
+        ("-0.3\ta\t-0.2", "often\ta\t-0.2", 10, "is not a number"),
         ("-0.3\ta\t-0.2", "0.3\ta\t-0.2", 10, "at most 0"),
         ("-0.3\ta\t-0.2", "nan\ta\t-0.2", 10, "at most 0"),
         ("-0.3\ta\t-0.2", "-0.3\ta\tnan", 10, "a weight is a number"),

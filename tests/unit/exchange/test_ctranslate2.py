@@ -221,7 +221,7 @@ def test_wrong_options_are_refused(runs, tmp_path):
 def test_what_the_engine_does_not_do_is_said(runs, options, said):
     with pytest.raises(RegardError, match=said):
         translate_verb(runs("transformer").folder, engine="ctranslate2", **options)
-    with pytest.raises(RegardError, match=r"searches with a transformer, and .* is a seq2seq"):
+    with pytest.raises(RegardError, match=r"supports only transformers, but .* is a seq2seq"):
         open_engine("ctranslate2", runs("seq2seq", layers=1, width=8, embedding=8))
 
 

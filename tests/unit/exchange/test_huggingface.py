@@ -307,7 +307,7 @@ def test_a_config_that_regard_cannot_be_is_one_sentence(copy, values, said):
 
 def test_tensors_that_are_missing_strange_misshapen_or_nan_are_refused(copy):
     retensor(copy, lambda tensors: tensors.update({"transformer.extra": torch.zeros(2)}))
-    assert "holds the tensor extra, which a GPT-2 does not have" in refused(copy)
+    assert "contains the tensor extra, which a GPT-2 does not have" in refused(copy)
     retensor(copy, lambda tensors: tensors.pop("transformer.extra"))
     retensor(copy, lambda tensors: tensors["transformer.h.1.ln_1.bias"].fill_(torch.nan))
     assert "infinite or NaN" in refused(copy)

@@ -88,7 +88,7 @@ PARTS = [
     page.heading("What came of it", 1),
     page.table(ROWS, COLUMNS, best=[1], badge="best"),
     page.table(ROWS, dict.fromkeys("abcdef", "x")),
-    page.paragraph("12 400 tokens, 5 %", "note") + page.paragraph("<plain>"),
+    page.paragraph("12,400 tokens, 5 %", "note") + page.paragraph("<plain>"),
     page.listing(["one & two", "three"]),
     page.folded("More", "<i>inside</i>", "<i>too</i>"),
     page.beside("<p>left</p>", "", "<p>right</p>"),

@@ -169,7 +169,7 @@ def test_what_was_done_at_once_leaves_no_line_and_all_of_an_unknown_amount_has_n
         for _ in range(2):
             log.now += 10
             bar.advance(20_000)
-    assert log.getvalue().splitlines() == ["reading 20 000", "reading 40 000", "reading 40 000"]
+    assert log.getvalue().splitlines() == ["reading 20,000", "reading 40,000", "reading 40,000"]
 
 
 def test_a_finished_work_has_no_time_left(log):

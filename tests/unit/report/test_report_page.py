@@ -39,7 +39,7 @@ def test_latex_has_a_cell_for_every_column_and_escapes_what_it_must():
     assert all(len(re.findall(r"(?<!\\)&", line)) == len(HEADINGS) - 1 for line in lines)
     assert len(re.findall(r"(?<!\\)\{", text)) == len(re.findall(r"(?<!\\)\}", text))
     assert not re.search(r"(?<!\\)[%_#]", text)
-    assert r"12\,345" in text
+    assert "12,345" in text
     assert [rule for rule in ("toprule", "midrule", "bottomrule") if rf"\{rule}" in text] != []
 
 
@@ -52,13 +52,13 @@ def test_text_that_stands_for_numbers_stands_right():
 
 @pytest.mark.parametrize("number", [0, 7, 999, 1000, 9999, 10_000, 15_218, 2_088_628, -9999, -10_000])
 def test_large_numbers_are_grouped_the_same_way_everywhere(number):
-    expected = f"{number:,}".replace(",", " ") if abs(number) > 9999 else str(number)
+    expected = f"{number:,}" if abs(number) > 9999 else str(number)
     assert group_digits(number) == expected
     assert plain_table([{"a": number}], {"a": "n"}).splitlines()[1].strip() == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(264.0, "264.0"), (5.3, "5.300"), (1349.2, "1349"), (9999.7, "10 000"), (15218.3, "15 218")]
+    ("value", "shown"), [(264.0, "264.0"), (5.3, "5.300"), (1349.2, "1349"), (9999.7, "10,000"), (15218.3, "15,218")]
 )
 def test_as_many_digits_are_shown_also_where_they_are_zeros(value, shown):
     assert significant(value) == shown
@@ -68,12 +68,12 @@ def test_short_times_have_hundredths_and_long_ones_tenths():
     assert [seconds(value) for value in (0.02, 9.99, 9.996, 192.93)] == ["0.02", "9.99", "10.0", "192.9"]
 
 
-def test_a_page_breaks_no_line_within_a_number_or_the_name_of_an_option():
-    assert "2\xa0088\xa0628 tokens, 95\xa0% of 12 in 4 splits" in paragraph("2 088 628 tokens, 95 % of 12 in 4 splits")
-    assert "2\xa0088\xa0628" in table([{"a": "x", "b": 2_088_628}], {"a": "a", "b": "b"})
+def test_a_page_breaks_no_line_before_a_per_cent_or_within_the_name_of_an_option():
+    assert "2,088,628 tokens, 95\xa0% of 12 in 4 splits" in paragraph("2,088,628 tokens, 95 % of 12 in 4 splits")
+    assert "2,088,628" in table([{"a": "x", "b": 2_088_628}], {"a": "a", "b": "b"})
     line = command("regard compare --data 'a -- b.txt' --training.batch-tokens 9")
     assert re.findall(r"<span>(.*?)</span>", line) == ["--data", "--training.batch-tokens"]
-    assert "2 088" in sample("", "2 088")  # what a model wrote stays as it was
+    assert "95 %" in sample("", "95 %")  # what a model wrote stays as it was
 
 
 def test_a_prompt_is_greyed_also_where_its_last_space_became_a_line():

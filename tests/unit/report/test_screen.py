@@ -114,7 +114,7 @@ def test_a_table_on_a_terminal_has_every_cell_numbers_right_and_words_left(monke
     title, head, _, *body = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert title.strip() == "[b]Title\u2407"
     assert head.split() == ["system", "parameters", "share", "of", "all"]
-    assert [line.split() for line in body] == [["[b]gpt\u2407", "12", "400", "0.5"], ["é", "7", "–"]]
+    assert [line.split() for line in body] == [["[b]gpt\u2407", "12,400", "0.5"], ["é", "7", "–"]]
     assert body[0].index("[b]") == body[1].index("é") == head.index("system")
     assert {len(line) for line in (head, *body)} == {len(head)}  # the last column stands right
     assert body[0].index("400") + 3 == body[1].index("7") + 1 == head.index("parameters") + 10
@@ -137,8 +137,8 @@ def test_json_holds_null_for_what_it_cannot_and_letters_as_they_are(capsys):
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (None, "–"), ("", "–"), (True, "True"), ("a\x07", "a\u2407"), (0, "0"), (12400, "12 400"), (math.inf, "∞"),
-        (-math.inf, "–"), (math.nan, "–"), (10_000.0, "10 000"), (-10_000.4, "-10 000"), (9999.9, "9999.9"),
+        (None, "–"), ("", "–"), (True, "True"), ("a\x07", "a\u2407"), (0, "0"), (12400, "12,400"), (math.inf, "∞"),
+        (-math.inf, "–"), (math.nan, "–"), (10_000.0, "10,000"), (-10_000.4, "-10,000"), (9999.9, "9999.9"),
         (1000.0, "1000.0"), (999.9, "999.9"), (0.123456, "0.1235"), (-0.5, "-0.5"), ([1], "[1]"),
     ],
 )  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_cell_has_as_many_digits_as_its_size_needs(value, shown):
 
 def test_numbers_at_the_edges_of_their_formats():
     assert [significant(value) for value in (9999.4, 9999.5, -9999.5, 0.00012346)] == [
-        "9999", "10 000", "-10 000", "0.0001235",
+        "9999", "10,000", "-10,000", "0.0001235",
     ]  # fmt: skip
     assert [seconds(value) for value in (9.99, 9.995, 10.9)] == ["9.99", "10.0", "10.9"]
 

@@ -161,7 +161,7 @@ def test_one_way_to_say_how_to_search(translator):
     assert expected == [found[0] for found in translator.translations(LINES, beam=2, length_penalty=0.5)]
     assert translator.translate(LINES, beam=2, length_penalty=0.5) == [one.text for one in expected]
     assert translator.evaluate("valid", beam=1)["search"] == "greedy"
-    with pytest.raises(regard.RegardError, match="choose one"):
+    with pytest.raises(regard.RegardError, match="give only one"):
         translator.translate(LINES[0], beam=2, temperature=0.5)
     with pytest.raises(regard.RegardError, match="leave length_penalty out"):
         translator.translate(LINES[0], beam=regard.Beam(2), length_penalty=0.5)
@@ -218,7 +218,7 @@ def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translato
     assert translator.evaluate("all", data=pairs)["sentences"] == len(PAIRS)
     for run in (lstm, translator):
         for data in (None, tmp_path):
-            with pytest.raises(regard.RegardError, match="split all uses a data file as it is"):
+            with pytest.raises(regard.RegardError, match="split all reads the whole of data"):
                 run.evaluate("all", data=data)
 
 

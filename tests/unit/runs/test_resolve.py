@@ -251,13 +251,13 @@ def test_a_small_corpus_by_hand():
 def test_the_plan_is_said_in_one_sentence():
     settings = PairTraining(steps=2000, batch_tokens=2048, patience=10)
     assert describe_plan(settings, 40_960) == (
-        "Training: 40 960 tokens of both sides are few, so at most 2000 steps of 2048 tokens (100 epochs), or until "
-        "10 validations bring no improvement; --training.steps or --budget asks for more."
+        "Training: 40,960 tokens of both sides are few, so at most 2000 steps of 2048 tokens (100 epochs), or until "
+        "10 validations bring no improvement; --training.steps or --budget trains for longer."
     )
     text = Training(steps=1, batch_tokens=2, patience=0)
     assert describe_plan(text, 50) == (
         "Training: 50 tokens are few, so at most 1 steps of 2 tokens (1 epoch); --training.steps or --budget "
-        "asks for more."
+        "trains for longer."
     )
     timed = Training(budget="60s", batch_tokens=512, warmup=7)
     assert describe_plan(timed, 9000) == "Training: 9000 tokens are few, so steps have 512 of them, with 7 of warm-up."

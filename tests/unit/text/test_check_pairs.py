@@ -71,7 +71,7 @@ def test_odd_lines_are_counted_and_found(tmp_path):
     assert found["empty source"] == (1, 31)
     assert found["exact duplicates of an earlier pair"] == (1, 40)
     assert found["identical source and target"] == (1, 50)
-    (monster,) = [what for what in found if what.startswith("monstrous source")]
+    (monster,) = [what for what in found if what.startswith("overlong source")]
     assert found[monster] == (1, 60)
     assert found["unusual length ratio"] == (2, 60)
     assert found["HTML escapes"] == found["replacement characters (U+FFFD)"] == (1, 80)
@@ -106,7 +106,7 @@ def test_given_splits_and_parallel_files_are_read_too(tmp_path):
     (overlap,) = report.overlap
     assert (overlap.split, overlap.pairs, overlap.sources, overlap.both) == ("valid", 5, 5, 5)
     assert check_pairs(tmp_path / "train", source="en", target="fr").files["pairs"].pairs == 50
-    with pytest.raises(RegardError, match="say which to translate from"):
+    with pytest.raises(RegardError, match="choose which to translate from"):
         check_pairs(tmp_path)
     write(tmp_path / "valid.fr", [["one line"]])
     with pytest.raises(RegardError, match="5 lines"):
@@ -123,7 +123,7 @@ def test_what_is_not_there_or_no_pairs_is_refused(tmp_path):
 def test_the_monstrous_verse_is_found(machine_data):
     report = check_pairs(machine_data / "bible-en-es" / "web-rv1909.tsv.gz").files["pairs"]
     assert (report.source.word_lengths["longest"], report.source.longest_line) == (3041, 31_077)
-    assert any(found.what.startswith("monstrous source") and found.first == 31_077 for found in report.findings)
+    assert any(found.what.startswith("overlong source") and found.first == 31_077 for found in report.findings)
 
 
 def test_a_random_split_of_tatoeba_leaks_half_of_its_sources(machine_data):
@@ -155,11 +155,11 @@ def test_a_length_is_unusual_from_three_times_the_usual_ratio_on(tmp_path, row, 
 def test_a_line_is_monstrous_from_five_times_forty_characters_on(tmp_path, side, length, found):
     row = ["z" * length] * 2
     row[1 - side] = "z" * 100
-    what = f"monstrous {('source', 'target')[side]} (more than 200 characters)"
+    what = f"overlong {('source', 'target')[side]} (more than 200 characters)"
     assert (what in pairs_of(tmp_path, row, ordinary=200)) is found
     long = [["w" * 50, "v" * 50]] * 300
     found_now = findings(write(tmp_path / "long.tsv", [*long, ["z" * 251, "z" * 100]]))
-    assert found_now["monstrous source (more than 250 characters)"] == (1, 301)
+    assert found_now["overlong source (more than 250 characters)"] == (1, 301)
 
 
 @pytest.mark.parametrize("letters, foreign", [(5, False), (4, True)])

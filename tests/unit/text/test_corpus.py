@@ -206,15 +206,15 @@ def test_files_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
     assert "damaged UTF-16" in refusal(file("text\nmore".encode("utf-16")[:-1]))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"), split="tail")
-    assert "not a whole gz file" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
-    assert "not a whole gz file" in refusal(file(gzip.compress(bytes(range(256)))[:-20], "text.txt.gz"))
+    assert "not a complete gz file" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
+    assert "not a complete gz file" in refusal(file(gzip.compress(bytes(range(256)))[:-20], "text.txt.gz"))
     assert "choose lines or tail" in refusal(file(b"one\ntwo\n"), split="half")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may read everything")
 def test_a_file_that_may_not_be_read_is_refused(tmp_path):
     write(tmp_path / "text.txt", ENOUGH).chmod(0)
-    assert "may not be read" in refusal(tmp_path / "text.txt")
+    assert "cannot be read; change its permissions" in refusal(tmp_path / "text.txt")
 
 
 def test_folders_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
@@ -254,7 +254,7 @@ def test_a_part_where_the_user_says_does_not_hide_the_whole_in_the_cache(tmp_pat
 
 def test_sentence_pairs_are_no_text_for_a_language_model(own_cache):
     write(own_cache / "data" / "multi30k" / "train.en", ENOUGH)
-    assert "holds sentence pairs" in refusal("multi30k")
+    assert "contains sentence pairs" in refusal("multi30k")
     assert read(open_corpus(own_cache / "data" / "multi30k" / "train.en"))["train"]
 
 
@@ -395,7 +395,7 @@ def test_what_has_its_own_splits_or_no_columns_says_so(tmp_path):
     toy = open_corpus("copy")
     assert (toy.suggested_tokenizer, toy.pretokenised) == ("word", True)
     table = write(tmp_path / "t.csv", ["text,label", *(f"line {n},x" for n in range(30))])
-    assert "Only plain text is cut in file order, not t.csv" in refusal(table, split="tail")
+    assert "Only plain text can be split in file order, not t.csv" in refusal(table, split="tail")
     found = open_corpus(table)
     assert (found.columns, found.header) == ("text", "yes")
     assert found.notes[0].startswith("t.csv is CSV (UTF-8, header text, label): text is read. Lines drawn")

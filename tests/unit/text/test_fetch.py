@@ -249,7 +249,7 @@ def test_a_server_that_sends_too_slowly_is_given_up(known, monkeypatch):
     known.trickle, known.length = True, ""
     monkeypatch.setattr(fetch_module, "BLOCK", 64)
     monkeypatch.setattr(fetch_module, "monotonic", itertools.count(step=1).__next__)  # a second for each read
-    assert "less than 131 072 bytes in 60 seconds" in failure("plain")
+    assert "less than 131,072 bytes in 60 seconds" in failure("plain")
 
 
 def test_what_a_kill_left_behind_is_removed_by_the_next_fetch(known):

@@ -126,7 +126,7 @@ def test_excels_quotes_are_taken_off_and_those_of_the_text_kept(tmp_path):
     plain = [*PAIRS, ('He said "no"', 'Alisema "la"'), ("two fields", "a tab"), ("two lines", "one, two")]
     path = write(tmp_path / "pairs.tsv", excel, "utf-16")
     assert pairs_in(path) == plain
-    assert "quotes taken off" in open_pairs(path).notes[0]
+    assert "quotes removed" in open_pairs(path).notes[0]
     everything = write(
         tmp_path / "all.tsv", "".join("\t".join(csv_field(side, True) for side in p) + "\n" for p in odd)
     )
@@ -238,10 +238,10 @@ def test_a_memory_of_three_languages_asks_which(tmp_path):
 
 def test_a_language_model_never_trains_on_markup(tmp_path):
     path = write(tmp_path / "m.tmx", tmx(MEMORY))
-    assert "say so with --data.columns" in text_refusal(path)
+    assert "choose with --data.columns" in text_refusal(path)
     assert lines_in(path, columns="en") == sorted(two for _, two in PAIRS)
     assert check_text(path, columns="sw").files["text"].lines == len(PAIRS)
-    assert "say so with --data.columns" in text_refusal(write(tmp_path / "m.txt", tmx(MEMORY)))
+    assert "choose with --data.columns" in text_refusal(write(tmp_path / "m.txt", tmx(MEMORY)))
 
 
 BOMB = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
@@ -414,7 +414,7 @@ def test_zstandard_is_unpacked(tmp_path, monkeypatch):
     assert lines_in(path, split="tail") == sorted(lines)
     assert pairs_in(write(tmp_path / "p.tsv.zst", zstd.compress(tsv(PAIRS).encode()))) == PAIRS
     for wrong in (b"plain text\n", packed[:-9]):
-        assert "not a whole zst file" in text_refusal(write(tmp_path / "w.txt.zst", wrong))
+        assert "not a complete zst file" in text_refusal(write(tmp_path / "w.txt.zst", wrong))
     monkeypatch.setattr(reading, "MAX_SMALL_BYTES", 1 << 17)
     assert "200 times" in text_refusal(write(tmp_path / "b.txt.zst", zstd.compress(b"\n" * (1 << 18))))
 
@@ -459,7 +459,7 @@ def test_a_folder_of_files_is_one_text(tmp_path):
 
 def test_a_column_of_a_table_is_text(tmp_path):
     path = write(tmp_path / "pairs.csv", "sw,en\n" + "".join(f'{one},"{two}"\n' for one, two in PAIRS))
-    assert "which of them is the text is not known" in text_refusal(path)
+    assert "Regard cannot tell which of them is the text" in text_refusal(path)
     assert lines_in(path, columns="en") == lines_in(path, columns="2") == sorted(two for _, two in PAIRS)
     assert "a language model reads one column" in text_refusal(path, columns="sw,en")
     tabbed = write(tmp_path / "tabs.txt", tsv(PAIRS))

@@ -197,8 +197,8 @@ def test_the_tail_can_be_held_out_instead(tmp_path):
 
 def test_too_few_pairs_are_refused(tmp_path):
     path = table(tmp_path / "pairs.tsv", [("a", "x"), ("A!", "y")])
-    assert "Nothing can be held out of the 2 pairs" in refusal(path)
-    assert "Nothing can be held out of the 2 pairs" in refusal(path, split="tail")
+    assert "None of the 2 pairs" in refusal(path)
+    assert "None of the 2 pairs" in refusal(path, split="tail")
 
 
 def test_further_pairs_are_trained_on_as_often_as_they_weigh(tmp_path):
@@ -371,7 +371,7 @@ def test_plain_parallel_files_come_before_packed_ones_and_hidden_ones_are_none(t
     assert "it has de, en." in refusal(tmp_path, source="de", target="fr")
     assert "--data.columns de,en" in refusal(tmp_path / "train", source="de")
     write(tmp_path / "train.fr", ["x"])
-    assert "has de, en, fr: say which" in refusal(tmp_path)
+    assert "has de, en, fr: choose which" in refusal(tmp_path)
     write(tmp_path / "my-train.de", ["two"])
     assert "several de train files (my-train.de, train.de)" in refusal(tmp_path, source="de", target="en")
 
@@ -382,7 +382,7 @@ def test_parallel_files_are_taken_before_a_table_only_if_languages_are_said(tmp_
     assert list(find_pair_files(tmp_path)) == ["train"]
     assert find_pair_files(tmp_path)["train"][0].name == "train.tsv"
     assert len(find_pair_files(tmp_path, "de", "en")["train"]) == 2
-    assert "say which" in refusal(tmp_path, source="de")
+    assert "choose which" in refusal(tmp_path, source="de")
 
 
 def test_a_single_table_in_a_folder_is_named(tmp_path):

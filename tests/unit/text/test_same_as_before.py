@@ -136,7 +136,7 @@ def test_splits_of_text(tmp_path):
         "test": ["a"],
     }
     assert tiny.origin == (
-        "Lines drawn by their hash for valid and test (one line each, the file being tiny); identical lines "
+        "Lines drawn by their hash for valid and test (one line each, because the file is tiny); identical lines "
         "share a split."
     )
     assert tiny.checksum() == "ab5d7023f1c8cf27c0410bf658d3db51"

@@ -72,10 +72,10 @@ def test_pairs_are_the_asked_columns_the_languages_the_usual_or_the_only_two():
     assert pair_columns(three, Wanted(usual="sw,en")) == (1, 2)
     assert pair_columns(three, Wanted(columns="1,3", usual="sw,en", source="sw", target="en")) == (0, 2)
     assert pair_columns(three, Wanted(source="sw", target="en", usual="1,2")) == (1, 2)
-    assert "not known" in asked(pair_columns, three, Wanted())
-    assert "not known" in asked(pair_columns, three, Wanted(usual="1,2"))  # numbers of a file with two columns
-    assert "not known" in asked(pair_columns, three, Wanted(source="sw"))
-    assert "not known" in asked(pair_columns, three, Wanted(source="sw", target="sw"))
+    assert "cannot tell" in asked(pair_columns, three, Wanted())
+    assert "cannot tell" in asked(pair_columns, three, Wanted(usual="1,2"))  # numbers of a file with two columns
+    assert "cannot tell" in asked(pair_columns, three, Wanted(source="sw"))
+    assert "cannot tell" in asked(pair_columns, three, Wanted(source="sw", target="sw"))
     assert pair_columns(table(["id", "src", "x", "tgt"]), Wanted()) == (1, 3)
     assert pair_columns(table(["label", "id", "text"]), Wanted()) == (2, 0)
     two = table(["sw", "en"], ["moja", "one"])
@@ -83,8 +83,8 @@ def test_pairs_are_the_asked_columns_the_languages_the_usual_or_the_only_two():
     assert pair_columns(two, Wanted(usual="2,1")) == (1, 0)
     assert pair_columns(two, Wanted(usual="1,2")) == (0, 1)
     assert pair_columns(table(["id", "en", "translation.de", "translation.fr"]), Wanted()) == (2, 3)
-    assert "not known" in asked(pair_columns, table(["a.x", "b.y", "c"], kind="JSON Lines"), Wanted())
-    assert "not known" in asked(pair_columns, table(["a.x", "a.y", "a.z"], kind="JSON Lines"), Wanted())
+    assert "cannot tell" in asked(pair_columns, table(["a.x", "b.y", "c"], kind="JSON Lines"), Wanted())
+    assert "cannot tell" in asked(pair_columns, table(["a.x", "a.y", "a.z"], kind="JSON Lines"), Wanted())
     assert pair_columns(table(["sw", "en", "note"], ["moja", "one"]), Wanted()) == (0, 1)  # no row has a note
 
 
@@ -99,14 +99,14 @@ def test_wrong_columns_are_answered_with_what_is_wrong():
     one = table(["1"], ["alone"])
     assert "most lines have only one field;" in asked(pair_columns, one, Wanted())
     assert "most lines have only one field;" in asked(pair_columns, table(["text"], ["a"], header=True), Wanted())
-    assert "not known" in asked(pair_columns, table(["text"], ["a"], kind="JSON Lines"), Wanted())
+    assert "cannot tell" in asked(pair_columns, table(["text"], ["a"], kind="JSON Lines"), Wanted())
 
 
 def test_columns_at_the_end_that_say_nothing_are_left_out():
     rows = [["a", "b", "CC-BY", "x"], ["c", "d", "CC-BY", "x"]]
     assert pair_columns(table("1234", *rows), Wanted()) == (0, 1)
-    assert "not known" in asked(pair_columns, table("1234", *rows, kind="JSON Lines"), Wanted())
-    assert "not known" in asked(pair_columns, table("123", ["a", "b", "x"]), Wanted())  # one row alone shows nothing
+    assert "cannot tell" in asked(pair_columns, table("1234", *rows, kind="JSON Lines"), Wanted())
+    assert "cannot tell" in asked(pair_columns, table("123", ["a", "b", "x"]), Wanted())  # one row alone shows nothing
     attributed = "CC-BY 2.0 (France) Attribution: tatoeba.org #{}"
     rows = [[f"a{n}", f"b{n}", attributed.format(n)] for n in range(3)]
     assert pair_columns(table("123", *rows), Wanted()) == (0, 1)
@@ -130,7 +130,7 @@ def test_a_column_that_counts_the_rows_is_no_text():
     assert counted("x", name="ID")
     assert not counted("x", name="sw")
     assert not _numbers_rows(table("12", ["a", "1"], ["b"], ["c", "2"]), 1)
-    assert "not known" in asked(pair_columns, table(["id", "sw"], ["x", "moja"]), Wanted())
+    assert "cannot tell" in asked(pair_columns, table(["id", "sw"], ["x", "moja"]), Wanted())
 
 
 def test_a_language_model_reads_the_asked_column_the_usual_one_the_text_or_the_only_one():
@@ -155,7 +155,7 @@ def test_a_question_shows_the_columns_the_first_row_and_an_example():
     wide = table([str(n) for n in range(1, 15)], ["17", *(f"word {n}" for n in range(2, 15))])
     said = asked(pair_columns, wide, Wanted())
     assert "has 14 columns (1 '17', 2 'word 2', " in said
-    assert "12 'word 12'), and which is the source" in said
+    assert "12 'word 12'), and Regard cannot tell which is the source" in said
     assert said.endswith("for example --data.columns 2,3.")
     named = table(["nr", "a", "b"], ["17", "12345678901234567890", "123456789012345678901"])
     said = asked(pair_columns, named, Wanted())
@@ -298,7 +298,7 @@ def test_rows_keep_the_numbers_of_their_lines(tmp_path):
     quoted = made(tmp_path, 'sep=;\nsw;en\n"a\nb";c\nd;e\n', "p.csv")
     assert quoted.columns == ("sw", "en")
     assert list(quoted.rows()) == [(3, ["a b", "c"]), (5, ["d", "e"])]
-    assert quoted.details == ("UTF-8", "header sw, en", "by ';'", "quotes taken off")
+    assert quoted.details == ("UTF-8", "header sw, en", "by ';'", "quotes removed")
     assert quoted.sample == (["a b", "c"], ["d", "e"])
     blank = made(tmp_path, "\nsw\ten\n\na\tb\n")
     assert blank.header
@@ -326,8 +326,8 @@ def test_the_width_is_the_headers_or_the_most_frequent(tmp_path):
         ("a,b\n", "p.csv", ("UTF-8", "no header")),
         ("a\tb\n", "p.csv", ("UTF-8", "no header", "by tabs")),
         ("a;b\n", "p.csv", ("UTF-8", "no header", "by ';'")),
-        ('a,"b"\n', "p.csv", ("UTF-8", "no header", "quotes taken off")),
-        ('"a"\t"b"\n', "p.tsv", ("UTF-8", "no header", "quotes taken off")),
+        ('a,"b"\n', "p.csv", ("UTF-8", "no header", "quotes removed")),
+        ('"a"\t"b"\n', "p.tsv", ("UTF-8", "no header", "quotes removed")),
         ('a\tsay "b"\n', "p.tsv", ("UTF-8", "no header")),
         ('{"sw": "a", "en": "b"}\n', "p.jsonl", ("UTF-8", "columns sw, en")),
     ],

@@ -132,7 +132,7 @@ def test_weights_in_the_middle_of_an_update_are_not_saved(tmp_path):
         return update()
 
     short.optimizer.step = half
-    with little_memory(), pytest.raises(RegardError, match="goes on from its last checkpoint"):
+    with little_memory(), pytest.raises(RegardError, match="continues from its last checkpoint"):
         short.train()
     again = trainer(tmp_path / "short")
     again.restore()
@@ -208,8 +208,8 @@ def test_the_sentence_names_what_helps_where_memory_ran_out():
         return how_to_go_on(Path("mine"), settings, torch.device("cpu"), step, doing, rows=rows, saved=saved)
 
     assert said("step").startswith("The memory of cpu ran out in step 7: `regard resume mine --training.accumulate 2`")
-    assert "goes on from step 6 with each batch in 2 parts" in said("step")
-    assert "--training.accumulate 8` goes on from its last checkpoint" in said("step", accumulate=4, saved=False)
+    assert "continues from step 6 with each batch in 2 parts" in said("step")
+    assert "--training.accumulate 8` continues from its last checkpoint" in said("step", accumulate=4, saved=False)
     assert "--training.accumulate 5`" in said("step", accumulate=4, rows=5)
     assert "in the very first step: " in said("step", step=0)
     window = compose("gpt", "tiny").training.window
@@ -217,8 +217,8 @@ def test_the_sentence_names_what_helps_where_memory_ran_out():
     assert f"smaller training.window (now {window}), training.batch_tokens (now " in whole
     assert whole.endswith(") or model.")
     assert "a smaller data.longest, training.batch_tokens" in said("step", "transformer", rows=1)
-    assert said("update").endswith("in step 7: free some and `regard resume mine` goes on from step 6, or train anew "
-                                   "with a smaller model.")  # fmt: skip
+    assert said("update").endswith("in step 7: free some, then run `regard resume mine`; it continues from step 6. "
+                                   "Or train again with a smaller model.")  # fmt: skip
     assert "in the validation after step 6: free some" in said("validation")
 
 

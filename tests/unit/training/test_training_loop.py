@@ -676,7 +676,7 @@ def test_what_is_dropped_differs_between_steps_and_processes_and_not_between_tri
 def test_a_stream_needs_a_row_for_every_process(tmp_path):
     one = trainer(tmp_path, "lstm", batch_tokens=32)
     one.group = Ranks(0, 3)
-    with pytest.raises(RegardError, match="3 processes need as many rows in a batch, and it has 2"):
+    with pytest.raises(RegardError, match="3 processes need at least as many sequences per batch, but it has 2"):
         one.step()
 
 
@@ -901,7 +901,7 @@ def test_everything_of_the_failed_step_is_freed_before_the_checkpoint_is_written
     one.runner = Recorded(one)
     save, found = one.save, []
     one.save = lambda: found.append((held(), one.model.embedding.table.weight.grad, bool(released))) or save()
-    with pytest.raises(RegardError, match=r"in the very first step.* goes on from step 0"):
+    with pytest.raises(RegardError, match=r"in the very first step.* continues from step 0"):
         one.train()
     assert found == [(None, None, True)]
 
@@ -923,7 +923,7 @@ def test_only_weights_that_are_whole_are_saved(tmp_path, doing, averages):
     else:
         one.validate = without_memory
     step, saved = (4, not averages) if doing == "validation" else (3, doing == "step")
-    with pytest.raises(RegardError, match=f"goes on from {f'step {step}' if saved else 'its last checkpoint'}"):
+    with pytest.raises(RegardError, match=f"continues from {f'step {step}' if saved else 'its last checkpoint'}"):
         one.train()
     assert (tmp_path / "training.safetensors").exists() == saved
 
@@ -931,14 +931,14 @@ def test_only_weights_that_are_whole_are_saved(tmp_path, doing, averages):
 def test_the_checkpoint_itself_may_not_fit(tmp_path):
     one = small(tmp_path)
     one.runner.gradient = one.save = without_memory
-    with pytest.raises(RegardError, match="goes on from its last checkpoint"):
+    with pytest.raises(RegardError, match="continues from its last checkpoint"):
         one.train()
 
 
 def test_memory_may_run_out_before_the_first_batch(tmp_path):
     one = small(tmp_path, snapshots=2)
     one.files.snapshot = without_memory
-    with pytest.raises(RegardError, match=r"in the very first step: free some and .* goes on from step 0"):
+    with pytest.raises(RegardError, match=r"in the very first step: free some, then run .* continues from step 0"):
         one.train()
 
 
@@ -946,9 +946,9 @@ def test_of_several_processes_none_writes_a_checkpoint_and_each_has_its_rows(tmp
     one = small(tmp_path, batch_tokens=96)
     one.group, one.rows = Ranks(0, 2), 6
     one.save = without_memory  # is not called
-    assert "accumulate 2` goes on from its last checkpoint" in rescue(one)
+    assert "accumulate 2` continues from its last checkpoint" in rescue(one)
     one.rows = 3
-    assert "train anew with a smaller training.window (now 16)" in rescue(one)
+    assert "Or train again with a smaller training.window (now 16)" in rescue(one)
 
 
 # -- dry runs --------------------------------------------------------------------------------------------------------

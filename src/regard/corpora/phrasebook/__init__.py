@@ -54,7 +54,7 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
     if count < 0 or not 1 <= shortest <= longest:
         raise RegardError(
             f"The phrasebook cannot make {count} pairs of {shortest} to {longest} words; "
-            "ask for a positive number, and for shortest between 1 and longest."
+            "the number must be positive, and shortest between 1 and longest."
         )
     random = Random(f"phrasebook {seed}")
     grammar, seen, in_vain = SentenceMaker(random), set[str](), 0
@@ -64,7 +64,7 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
             in_vain += 1
             if in_vain > PATIENCE:
                 raise RegardError(
-                    f"The phrasebook has little more than {group_digits(len(seen))} sentences of {shortest} "
+                    f"The phrasebook has only about {group_digits(len(seen))} sentences of {shortest} "
                     f"to {longest} words; ask for fewer pairs or allow longer ones."
                 )
             continue

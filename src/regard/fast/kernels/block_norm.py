@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# The fastest of those tried on an H200, for 65 536 rows of 768:
+# The fastest of those tried on an H200, for 65,536 rows of 768:
 NORM = 1, 1  # rows at a time, warps for every 1024 columns
 NORM_BACKWARD = 1, 2, 4, 4  # also programs per multiprocessor, and pipeline stages
 SLOPE = 1024, 256, 8, 8  # rows and columns of a program, rows at a time, warps

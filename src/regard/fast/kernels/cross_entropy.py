@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 MANY = 4096, 16, 4  # logits per block, warps per program, programs per multiprocessor
-FEW = 1024, 4, 32  # the same for up to 16 384 words
+FEW = 1024, 4, 32  # the same for up to 16,384 words
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 

@@ -52,8 +52,8 @@ def captures(model: Model, settings: GradientTraining) -> bool:
         raise RegardError(f"training.capture on needs a CUDA device, not {model.device}: leave it at auto.")
     if wanted == "on" and settings.on_pairs and not recordable(model):
         raise RegardError(
-            f"training.capture on is not for this {type(model).__name__}: it packs sources by lengths that only the "
-            "host knows; leave it at auto."
+            f"training.capture on does not support this {type(model).__name__}, which packs sources by lengths that "
+            "only the host knows; leave it at auto."
         )
     if wanted == "auto" and model.device.type == "cuda":
         recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Recurrent) for layer in model.layers)

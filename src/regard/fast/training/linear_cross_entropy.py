@@ -2,7 +2,7 @@
 
     L = Σ_t −log softmax(W h_t + b)_{y_t}          ∂L/∂z_t = softmax(z_t) − y_t,   ∂L/∂h = ∂L/∂z W,   ∂L/∂W = ∂L/∂zᵀ h
 
-The logits of 64 × 1024 tokens over 50 304 words are 13 GB in fp32, and their gradient as much again. But L is a scalar,
+The logits of 64 × 1024 tokens over 50,304 words are 13 GB in fp32, and their gradient as much again. But L is a scalar,
 so the backward pass only scales its gradient, and the forward pass can already compute it: for each chunk of rows the
 gradient takes the place of the logits, is multiplied by W and by h, and is discarded. With smoothing ε, y is 1 − ε of
 the truth and ε/V of every word (Szegedy et al. 2016):

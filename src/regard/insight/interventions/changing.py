@@ -53,7 +53,7 @@ class Place:
         match = PLACE.fullmatch(text)
         if match is None:
             raise RegardError(
-                f"{text!r} is not a valid place: write layer/0, self/0[2] (a head) or layer/0/cell@3 (a column)."
+                f"{text!r} does not name a part: write layer/0, self/0[2] (a head) or layer/0/cell@3 (a column)."
             )
         name, index, column = match.groups()
         return Place(name, index and int(index), column and int(column))  # type: ignore[arg-type]
@@ -264,5 +264,5 @@ def trace_changed(model: Model, changes: Mapping[str, Change] | None, trace: Cal
         return trace()
     with changing(model, parsed(changes)):
         changed = trace()
-    said = f"Changed: {', '.join(changes)}. Every number is computed by the written equation with this change."
+    said = f"Changed: {', '.join(changes)}. Every number is computed with this change, by the reference equations."
     return replace(changed, notes=(said, *changed.notes))

@@ -39,7 +39,7 @@ def show_ablation(found: Ablation) -> str:
         control = "–" if one.control is None else _signed(one.control)
         rows.append([one.name, _signed(one.effect), _range(one.interval), control, _range(one.control_interval)])
     said = f"Mean change of log P per word over {pluralize(found.texts, 'text')}; removed values become {found.way}; "
-    said += "random: as many random components of these parts. " + WRITTEN
+    said += "random: an equal number of random components. " + WRITTEN
     return "\n".join([*_table(rows), "", said])
 
 

@@ -301,7 +301,7 @@ kernel_regression = Grader(
                 _kernel(lambda r, h: (-0.5 * (r / h) ** 2).exp(), lambda w: 1.0)),
         Mistake("the weights are divided by the number of points, not by their sum",
                 _kernel(lambda r, h: (-0.5 * (r / h) ** 2).exp(), lambda w: w.size(-1))),
-        Mistake("the weights are normalised over the queries, and must be over the known points",
+        Mistake("the weights are normalized over the queries, and must be over the known points",
                 _kernel(lambda r, h: (-0.5 * (r / h) ** 2).exp(), lambda w: w.sum(0, keepdim=True))),
         Mistake("the minus is missing: far points count more", _kernel(lambda r, h: (0.5 * (r / h) ** 2).exp())),
     ),

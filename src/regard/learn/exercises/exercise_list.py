@@ -86,6 +86,5 @@ def exercise_of(path: Path) -> Exercise:
             case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Constant(value=str(name))):
                 return find_exercise(name)
     raise RegardError(
-        f'{path} does not say which exercise it is for: restore its line EXERCISE = "…" again, with a name that '
-        "`regard exercise` lists."
+        f'{path} does not name its exercise: restore its line EXERCISE = "…", with a name that `regard exercise` lists.'
     )

@@ -52,9 +52,7 @@ class Anchor:
 def _lines(file: str) -> list[str]:
     path = SOURCE / file
     if not path.is_file():
-        raise RegardError(
-            f"regard/{file} does not exist: the page of the lecture belongs to another version of Regard."
-        )
+        raise RegardError(f"regard/{file} does not exist: the lecture page belongs to another version of Regard.")
     return path.read_text(encoding="utf-8").splitlines()
 
 

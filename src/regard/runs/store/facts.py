@@ -16,7 +16,7 @@ from regard.base.settings import closest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
-BEGUN = "Regard is making a run here. If nothing does any more, the next training in this folder begins anew.\n"
+BEGUN = "Regard is making a run here. If no training is running, the next one in this folder starts again.\n"
 WEIGHTS, CHECKPOINT = "model.safetensors", "training.safetensors"
 ANCESTORS = "ancestors.safetensors"
 REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html without this line is someone else's
@@ -36,7 +36,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
             raise RegardError(
                 f"{folder} is not a run: it has weights but no run.json. Restore that file from a backup; the weights "
-                "are left as they are."
+                "are unchanged."
             )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
     facts = read_object(folder / "run.json")
@@ -76,7 +76,7 @@ def _names(folder: Path) -> list[str]:
 def read_note(path: Path) -> dict[str, Any]:
     """What is written in the header of a file of weights, after making sure that the file has its full length."""
     if not path.exists():
-        raise RegardError(f"There is no {path}: no weights were kept, or the file was moved.")
+        raise RegardError(f"There is no {path}: no weights were saved, or the file was moved.")
     try:
         check_tensor_file(path)
         with safe_open(path, framework="np") as file:
@@ -84,5 +84,5 @@ def read_note(path: Path) -> dict[str, Any]:
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
     if not isinstance(note, dict):
-        raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
+        raise RegardError(f"{path} is damaged: its header was not written by Regard.")
     return note

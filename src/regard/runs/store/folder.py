@@ -70,7 +70,7 @@ MAY_MOVE = ("corpus", "also", "monolingual", "translator")
 
 def stays(name: str) -> str:
     may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
-    return f"A run keeps its {name}; what may change when it goes on: {may}."
+    return f"A run keeps its {name}; `regard resume` may change only {may}."
 
 
 def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
@@ -86,7 +86,8 @@ def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path)
                 continue
             key = f"{part}.{name}" if name else part
             raise RegardError(
-                f"{folder / 'recipe.toml'} was changed: {key} was {_short(value)} and is {_short(now)}. {stays(key)}"
+                f"{folder / 'recipe.toml'} was changed: {key} was {_short(value)} and is now "
+                f"{_short(now)}. {stays(key)}"
             )
 
 
@@ -141,11 +142,11 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
         if code.digest != recorded.get("sha256"):
             continue
         if name != system and was_named(code.digest, Path(place)):
-            say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
+            say(f"note: {place} is not the code that {folder} was trained with; using the run's own copy, {copy}")
             return trust_copy(code, Path(place)).name
         return require_trusted(code, folder).name
     raise RegardError(
-        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code now: "
+        f"{folder} was trained with your own code, but neither {place} nor {copy} contains that code now: "
         "restore it, or train a new run."
     )
 
@@ -164,7 +165,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
             raise RegardError(f"{folder} has no weights of step {step}: {known}.")
         return load_tensors(kept[step])[0]
     if weights not in ("best", "last"):
-        raise RegardError(f"--weights must be best, last, or a step whose weights were kept, not {shown(weights)}.")
+        raise RegardError(f"--weights must be best, last, or a step whose weights were saved, not {shown(weights)}.")
     best, checkpoint = folder / "model.safetensors", folder / "training.safetensors"
     if weights == "best" and best.exists():
         return load_tensors(best)[0]
@@ -177,20 +178,21 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
         return unflatten(tensors, "model")
     if best.exists():  # a counted system has one set of numbers
         return load_tensors(best)[0]
-    raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
+    raise RegardError(f"{folder} has no weights: its training never started; train it again.")
 
 
 def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
     kept = kept_weights(folder)
     if not kept:
-        raise RegardError(f"{folder} kept no weights to average: training.keep does, on pairs.")
+        raise RegardError(f"{folder} has no weights to average: train with training.keep, which works for pairs.")
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: ask --average for no more, or train "
-            "with a larger training.keep."
+            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: lower --average, or "
+            "train with a larger "
+            "training.keep."
         )
     mean: dict[str, Tensor] = {}
     for path in kept[-count:]:

@@ -73,7 +73,10 @@ def rename_run(folder: Path, name: str) -> Path:
     if not name or name != Path(name).name or name.startswith(".") or not name.isprintable() or "\\" in name:
         raise RegardError(f"{name!r} is not a valid name: give one without folders; the run stays in {folder.parent}.")
     if (folder.parent / "comparison.json").is_file():
-        raise RegardError(f"{folder} is a run of the comparison {folder.parent}, which finds it by its name.")
+        raise RegardError(
+            f"{folder} is a run of the comparison {folder.parent}, which finds it by its name: leave the "
+            "name unchanged."
+        )
     new = folder.resolve().parent / name
     if os.path.lexists(new):
         raise RegardError(f"{folder.parent / name} exists already: choose another name.")

@@ -107,7 +107,7 @@ class Task(ABC):
 
     def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
         """The run's `trace` or `calculation` of a text; options that this task does not have are left out."""
-        raise RegardError(f"{run.folder} is {self.noun}: there is nothing to show inside it.")
+        raise RegardError(f"{run.folder} is {self.noun}: `inspect` has nothing to show for it.")
 
 
 @cache

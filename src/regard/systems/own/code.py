@@ -63,9 +63,11 @@ def locate(name: str) -> Code:
     """Finds and reads the file of a name; runs nothing."""
     place, _, label = name.rpartition(":")
     if not place or not label or label.endswith(".py"):
-        raise RegardError(f"{name!r} names no class: write {name.removesuffix(':')}:MyCell with the name of yours.")
+        raise RegardError(
+            f"{name!r} does not name a class: write {name.removesuffix(':')}:MyCell with the name of yours."
+        )
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
-        raise RegardError(f"{name!r} holds a control character, so it is not a valid file name.")
+        raise RegardError(f"{name!r} contains a control character, so it is not a valid file name.")
     if place.endswith(".py"):
         file = _resolved(Path(place).expanduser())
         if not file.is_file():
@@ -119,8 +121,8 @@ def require_trusted(code: Code, where: str | Path = "This") -> Code:
     """Refuses code that `where` (a run, a recipe, a comparison) names, unless the user has named this content."""
     if not was_named(code.digest, code.file):
         raise RegardError(
-            f"{where} would run {code.file}, but its current version was never named on this machine: read it, and "
-            f"if you trust it, run `regard laws {code.name}` and try again."
+            f"{where} would run {code.file}, but its current version has not been approved on this machine: read "
+            f"it, and if you trust it, run `regard laws {code.name}` and try again."
         )
     return register(code)
 
@@ -188,7 +190,7 @@ def load(code: Code) -> tuple[ModuleType, Any]:
     classes = [name for name, value in vars(module).items() if isinstance(value, type) and _is_from(value, module)]
     if not isinstance(getattr(module, code.label, None), type):
         if not classes:
-            raise RegardError(f"{code.file.name} has no class {code.label} or any other class.")
+            raise RegardError(f"{code.file.name} has no class {code.label}, nor any other class.")
         raise RegardError(f"{code.file.name} has no class {code.label}{did_you_mean(code.label, classes)}")
     return module, getattr(module, code.label)
 

@@ -61,7 +61,7 @@ class OwnLayer:
             raise
         except Exception as error:
             said = crash(error) or f"{type(error).__name__}: {error}."
-            raise RegardError(f"{self.layer.__name__} crashed: {said} `regard laws {self.name}` says more.") from None
+            raise RegardError(f"{self.layer.__name__} crashed: {said} `regard laws {self.name}` shows more.") from None
         training = {**read_sizes("lstm").training, "batches": "windows" if grows else "stream"}
         return Sizes(training, BY_SIZE)
 
@@ -98,7 +98,7 @@ class OwnModel:
         if not (isinstance(self.Settings, type) and is_dataclass(self.Settings)):
             raise RegardError(
                 f"{code.label} is a whole model, so {code.file.name} must also define Settings, "
-                "a frozen dataclass of what can be set."
+                "a frozen dataclass of its settings."
             )
         given: Mapping[str, Mapping[str, object]] = getattr(module, "SIZES", {})
         names = {field.name for field in fields(self.Settings)}
@@ -106,7 +106,9 @@ class OwnModel:
         for size in SIZES:
             values = given.get(size, {})
             if unknown := [key for key in values if "." not in key and key not in names]:
-                raise RegardError(f"SIZES of {code.file.name} sets {unknown[0]} for {size}, which Settings lacks.")
+                raise RegardError(
+                    f"SIZES of {code.file.name} sets {unknown[0]} for {size}, which Settings does not have."
+                )
             for key, value in values.items():
                 section, _, name = key.rpartition(".")
                 by_size.setdefault(size, {}).setdefault(section or "model", {})[name] = value

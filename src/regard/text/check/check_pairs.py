@@ -168,7 +168,7 @@ class _Columns:
             self._note_where(f"empty {name}", length == 0)
             usual = int(np.quantile(length, 0.99, method="higher"))
             limit = MONSTROUS * max(usual, 40)
-            self._note_where(f"monstrous {name} (more than {group_digits(limit)} characters)", length > limit)
+            self._note_where(f"overlong {name} (more than {group_digits(limit)} characters)", length > limit)
         real = (lengths[0] > 0) & (lengths[1] > 0)
         ratios = np.where(real, lengths[1], 1) / np.where(real, lengths[0], 1)
         usual_ratio = float(np.median(ratios[real])) if real.any() else 1.0

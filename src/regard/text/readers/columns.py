@@ -72,7 +72,7 @@ def pair_columns(table: TextTable, wanted: Wanted) -> tuple[int, int]:
             f"{str(table.paths[0])!r} has no pairs: most lines have only one field; write source, tab, target on every "
             "line."
         )
-    raise _ask(table, "which is the source and which the target is not known", 2)
+    raise _ask(table, "Regard cannot tell which is the source and which the target", 2)
 
 
 def text_column(table: TextTable, columns: str = "", *, usual: str = "") -> int:
@@ -89,7 +89,7 @@ def text_column(table: TextTable, columns: str = "", *, usual: str = "") -> int:
             return number
     if len(table.columns) == 1:
         return 0
-    raise _ask(table, "which of them is the text is not known", 1)
+    raise _ask(table, "Regard cannot tell which of them is the text", 1)
 
 
 def _find(table: TextTable, wanted: str) -> int | None:
@@ -161,6 +161,6 @@ def _ask(table: TextTable, why: str, count: int) -> RegardError:
     example = table.named(sorted(most) if len(most) == count else places[:count])
     plural = "s" if len(table.columns) > 1 else ""
     return RegardError(
-        f"{str(table.paths[0])!r} has {len(table.columns)} column{plural} ({listed}), and {why}; say so with "
+        f"{str(table.paths[0])!r} has {len(table.columns)} column{plural} ({listed}), and {why}; choose with "
         f"--data.columns, for example --data.columns {example}."
     )

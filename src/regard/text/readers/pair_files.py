@@ -114,7 +114,7 @@ def _which_languages(where: str, codes: Iterable[str], source: str, target: str)
         return RegardError(f"{where!r} has no training file in {missing[0]!r}; it has {', '.join(languages)}.")
     first, second = languages[:2]
     return RegardError(
-        f"{where!r} has {', '.join(languages)}: say which to translate from and into, for example with "
+        f"{where!r} has {', '.join(languages)}: choose which to translate from and into, for example with "
         f"--data.columns {first},{second}."
     )
 

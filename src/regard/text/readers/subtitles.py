@@ -84,7 +84,7 @@ class Subtitles:
         timed = inside = False
         for number, line in enumerate(lines, 1):
             if self.web and number == 1 and not line.startswith("WEBVTT"):
-                raise RegardError(f"{self.name} does not begin with WEBVTT, as a .vtt file does.")
+                raise RegardError(f"{self.name} does not begin with WEBVTT, as a .vtt file must: check the file.")
             if TIMES.match(line):
                 # without a blank line between two cues, the second one's number is still among the first one's text
                 name = [cue.pop()] if cue and cue[-1].strip().isdecimal() else []

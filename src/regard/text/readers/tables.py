@@ -210,7 +210,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
         if any(map(str.strip, fields))
     ]
     details = {",": [], "\t": [] if kind == "TSV" else ["by tabs"]}.get(delimiter, [f"by {delimiter!r}"])
-    details += ["quotes taken off"] if quotes and any('"' in line for line in lines) else []
+    details += ["quotes removed"] if quotes and any('"' in line for line in lines) else []
     table = _with_header(path, kind, rows, read, header, columns)
     return replace(table, details=(encoding_name(path, encoding), *table.details, *details), encoding=encoding)
 

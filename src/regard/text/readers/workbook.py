@@ -46,7 +46,9 @@ class Workbook:
                 if len(fields) > MAX_FIELDS:
                     raise RegardError(f"{str(self.path)!r} has more than {MAX_FIELDS} columns; give a table of texts.")
                 yield number, fields
-        raise RegardError(f"{str(self.path)!r} has more than {MAX_ROWS} rows, more than a sheet can have.")
+        raise RegardError(
+            f"{str(self.path)!r} has more than {MAX_ROWS} rows, more than a sheet can have: check the file."
+        )
 
     def _first_sheet(self, stream: BinaryIO) -> tuple[Any, int]:
         """The first sheet that is not hidden, and the number of such sheets."""

@@ -150,9 +150,9 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
         raise RegardError(f"cuts text by a regular expression of more than {MAX_PATTERN} characters")
     size = engine.get_vocab_size()
     if not size <= vocabulary <= size + MAX_UNNAMED:
-        raise RegardError(f"has {size} tokens, and the model {vocabulary}: they do not belong together")
+        raise RegardError(f"has {size} tokens, but the model {vocabulary}: they do not belong together")
     if not (0 <= begin < size and 0 <= eos < size):
-        raise RegardError(f"has {size} tokens, and the boundaries {begin} and {eos} are not among them")
+        raise RegardError(f"has {size} tokens, but the boundaries {begin} and {eos} are not among them")
     engine.add_special_tokens([AddedToken(f"<unused {n}>", special=True) for n in range(size, vocabulary)])
     first, last = engine.id_to_token(begin), engine.id_to_token(eos)
     for name in dict.fromkeys((first, last)):

@@ -133,7 +133,9 @@ def _opened(part: Path, note: Path) -> Iterator[BinaryIO]:
             part.unlink(missing_ok=True)
             note.unlink(missing_ok=True)
         if full:
-            raise RegardError(f"The disk is full, so {str(part.parent)!r} has no tokens: free some space.") from error
+            raise RegardError(
+                f"The disk is full, so the tokens were not saved in {str(part.parent)!r}: free some space."
+            ) from error
         if isinstance(error, OSError):
             raise RegardError(f"{str(part)!r} could not be saved ({error.strerror or error}).") from error
         raise

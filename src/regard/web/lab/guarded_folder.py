@@ -72,10 +72,10 @@ class GuardedFolder:
             except OSError as error:
                 if not os.path.lexists(place):
                     raise RegardError(
-                        f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
+                        f"Regard cannot write to {self.root} ({error.strerror}): open another folder."
                     ) from None
             if not is_plain_folder(place):
-                raise RegardError(f"{place} is not a plain folder, so nothing is written there: remove it.")
+                raise RegardError(f"{place} is not a plain folder, so Regard does not write to it: remove it.")
         return path
 
     def own(self, kind: str) -> Path | None:

@@ -64,7 +64,7 @@ class RunsFolder(GuardedFolder):
             except OSError:
                 continue
             if odd := [one for one, mode in modes.items() if mode not in (stat.S_IFREG, stat.S_IFDIR)]:
-                raise RegardError(f"{name} is not opened: {odd[0]!r} in it is not a plain file.")
+                raise RegardError(f"{name} cannot be opened: {odd[0]!r} in it is not a plain file.")
         return path
 
     def comparison(self, name: str) -> Path:

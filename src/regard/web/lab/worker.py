@@ -88,7 +88,9 @@ class LabWorker:
                 content = await self._process.stdout.readexactly(head["bytes"])
         except TimeoutError:
             await self.close()
-            raise RegardError(f"This took longer than {seconds:g} seconds and was ended: try a shorter text.") from None
+            raise RegardError(
+                f"This took longer than {seconds:g} seconds and was stopped: try a shorter text."
+            ) from None
         except (asyncio.IncompleteReadError, ValueError, OSError):
             await self.close()
             raise RegardError("The process that opens models ended (out of memory?): try a smaller model.") from None

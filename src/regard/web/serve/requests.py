@@ -105,7 +105,7 @@ class NeutralField(Field):
 
 neutral = partial(declare, NeutralField, None)
 NO_PENALTY = "is not supported: leave it out, or set it to 0."
-NO_SUFFIX = "asks for text between two texts, and these models only continue one."
+NO_SUFFIX = "asks for text between two texts, but these models only continue one."
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class WritingRequest(Fields):
 
     def __post_init__(self) -> None:
         if self.stream_options.include_usage and not self.stream:
-            raise FieldError("stream_options is for streams: set stream to true.", "stream_options")
+            raise FieldError("stream_options applies to streams only: set stream to true.", "stream_options")
 
     @property
     def sampling(self) -> Sampling:

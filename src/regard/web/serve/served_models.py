@@ -158,7 +158,9 @@ class ServedModels:
             say(f"skipped: {one}")
         for name in languages:
             if name not in self.languages:
-                raise RegardError(f"--languages names {name!r}, not a translator of {', '.join(self.by_name)}.")
+                raise RegardError(
+                    f"--languages names {name!r}, which is not a translator of {', '.join(self.by_name)}."
+                )
         self.scheduler.workers = [served.worker for served in self.by_name.values()]
 
     @property
@@ -185,17 +187,17 @@ class ServedModels:
                 # read beside the models' thread, and moved to their device in it
                 run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
                 if type(run) is not type(served.worker.run):
-                    raise RegardError(f"{self.folders[name]} now holds a model for another task: restart the server.")
+                    raise RegardError(f"{self.folders[name]} is now a model for another task: restart the server.")
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
                 served.use(run)
                 self.seen[name] = seen
                 await self.scheduler.call(self._exchange)
             except RegardError as error:
-                say(f"{name} stays as it was: {error}")
+                say(f"{name} was not reloaded: {error}")
                 continue
             except Exception as error:  # whatever is wrong with one, the others are taken up
                 log.error("a run could not be loaded", exc_info=error)
-                say(f"{name} stays as it was: it could not be read ({type(error).__name__}).")
+                say(f"{name} was not reloaded: it could not be read ({type(error).__name__}).")
                 continue
             say(f"{name} was replaced")
 
@@ -253,7 +255,7 @@ def longest_of(run: LanguageRun) -> int:
 def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:
     if 1 + prompt + more > longest:
         raise RegardError(
-            f"{name} holds {group_digits(longest)} tokens, but this needs {group_digits(1 + prompt + more)} "
+            f"{name} has a context of {group_digits(longest)} tokens, but this needs {group_digits(1 + prompt + more)} "
             f"(1 for the boundary, {group_digits(prompt)} of the prompt, {pluralize(more, 'token')} to write): "
             "shorten the "
             "prompt or max_tokens."

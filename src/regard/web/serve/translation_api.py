@@ -97,14 +97,14 @@ class Translations:
     def _check_language(self, code: str, field: str) -> None:
         known = sorted({code for pair in self.models.languages.values() for code in pair})
         if code not in known:
-            raise FieldError(f"{shown(code)} is not supported (there are {', '.join(known) or 'none'}).", field)
+            raise FieldError(f"{shown(code)} is not supported (available: {', '.join(known) or 'none'}).", field)
 
     def _translator(self, source: str, target: str) -> Served:
         for name, pair in self.models.languages.items():
             if pair == (source, target):
                 return self.models.by_name[name]
         there = ", ".join(f"{one} → {other}" for one, other in self.models.languages.values()) or "none"
-        raise FieldError(f"No model here translates {source} → {target} (there are {there}).", "target")
+        raise FieldError(f"No model here translates {source} → {target} (available: {there}).", "target")
 
     async def _translate(self, served: Served, texts: Sequence[str], html: bool, alternatives: int) -> list[list[str]]:
         """The translation and alternatives of each text."""
@@ -134,7 +134,7 @@ class Translations:
                 raise FieldError(str(error), "q") from None
             if length > longest:
                 raise FieldError(
-                    f"A sentence has {group_digits(length)} tokens, and {served.name} was trained on at "
+                    f"A sentence has {group_digits(length)} tokens, but {served.name} was trained on at "
                     f"most {longest}: split it into shorter ones.",
                     "q",
                 )
@@ -156,7 +156,7 @@ class Translations:
             mean = sum(best.log_probability for best, *_ in sure) / max(tokens, 1)
             found[source] = max(found.get(source, 0.0), 100 * math.exp(mean) * known if tokens else 0.0)
         if not found:
-            raise FieldError("No model here can tell: no translator is served that could read it.", "source")
+            raise FieldError("The language cannot be detected: no served translator can read this text.", "source")
         order = sorted(found, key=lambda code: -found[code])
         return [{"confidence": round(found[code], 1), "language": code} for code in order]
 

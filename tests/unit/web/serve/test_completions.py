@@ -224,7 +224,7 @@ def test_the_evaluation_harness_finds_the_scores_of_score(client, run):
 def test_a_prompt_with_its_boundary_may_fill_the_context(client, run):
     full = [run.tokenizer.eos, *[5] * (run.model.context - 2)]
     assert len(ask(client, full, max_tokens=1, echo=True, logprobs=1).choices[0].logprobs.tokens) == len(full) + 1
-    with pytest.raises(openai.BadRequestError, match="holds 64 tokens, but this needs 65"):
+    with pytest.raises(openai.BadRequestError, match="has a context of 64 tokens, but this needs 65"):
         ask(client, full, max_tokens=2)
 
 

@@ -98,7 +98,7 @@ def test_texts_and_characters_of_a_translation_end_where_they_say():
     assert refused("q", read, {"q": ["a"] * (TEXTS + 1)}) == f"q has {TEXTS + 1} texts; at most {TEXTS} at once."
     assert read({"q": "a" * CHARACTERS}).texts == ("a" * CHARACTERS,)
     assert read({"q": ["a" * (CHARACTERS // 2)] * 2})
-    assert "20 000" in refused("q", read, {"q": "a" * (CHARACTERS + 1)}).replace(",", " ")
+    assert "20,000" in refused("q", read, {"q": "a" * (CHARACTERS + 1)})
     assert refused("q", read, {"q": ["a" * (CHARACTERS // 2), "a" * (CHARACTERS // 2), "a"]})
     assert refused("q", read, {"q": []})
     form = "&".join(["q=a"] * (TEXTS + 1)).encode()

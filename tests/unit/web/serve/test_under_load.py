@@ -189,7 +189,7 @@ def test_sighup_takes_up_a_replaced_run_and_drops_nothing(endless, process, tmp_
         assert "one" + text == regard.load(endless).generate("one", max_tokens=400, seed=1)
         (mine / "model.safetensors").write_bytes(b"damaged")
         running.send_signal(signal.SIGHUP)
-        while "mine stays as it was" not in running.stderr.readline():
+        while "mine was not reloaded" not in running.stderr.readline():
             pass
         again = client.post("/v1/completions", json=body(model="mine", prompt="ONE")).json()
         assert again["choices"] == new["choices"]
@@ -297,7 +297,7 @@ def test_a_run_that_cannot_be_read_stays_and_the_others_are_taken_up(endless, tm
     assert [name for name in names if models.by_name[name].worker is not before[name]] == ["good"]
     said = capsys.readouterr().err
     assert said.count("is a pipe or a device") == 2
-    assert "odd stays as it was: it could not be read (ZeroDivisionError)." in said
+    assert "odd was not reloaded: it could not be read (ZeroDivisionError)." in said
     assert "good was replaced" in said
 
 

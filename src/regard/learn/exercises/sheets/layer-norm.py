@@ -21,4 +21,4 @@ def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
 
     x [R, T, D]      gain [D]: a      bias [D]: b      epsilon: ε
     """
-    raise NotImplementedError("return the normalised vectors")
+    raise NotImplementedError("return the normalized vectors")

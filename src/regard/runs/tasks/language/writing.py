@@ -289,9 +289,7 @@ class WritingRun(Run):
         read = [self.tokenizer.begin, *self.tokenizer.encode(prompt)]
         limit = self.model.context
         if limit is not None and len(read) + max_tokens > limit:
-            raise RegardError(
-                f"Beam search keeps everything in the model's {limit} tokens: ask for fewer --max-tokens."
-            )
+            raise RegardError(f"Beam search must fit in the model's context of {limit} tokens: lower --max-tokens.")
         with torch.no_grad():
             logits, state = read_prompts(self.model, [read], None)
             (found,) = beam_search(

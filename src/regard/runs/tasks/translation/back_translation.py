@@ -31,7 +31,7 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     """
     text, folder = Path(recipe.data.monolingual), Path(recipe.data.translator)
     if not text.is_file():
-        raise RegardError(f"There is no text {recipe.data.monolingual!r} to translate back; check data.monolingual.")
+        raise RegardError(f"There is no file {recipe.data.monolingual!r} to translate back; check data.monolingual.")
     translator = load_translator(folder, device=str(pick_device(recipe.training.device)))
     made = _place(text, folder, recipe.data.encoding)
     lines = _kept(made)
@@ -52,7 +52,9 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     made_by = f"their sources made up by {folder}{left_out if empty + held else ''}"
     say(f"{pluralize(len(found), 'pair')} from {text.name}, {made_by}")
     if not len(found):
-        raise RegardError(f"Nothing of {text} remains to learn from: {folder} translates none, or all is held out.")
+        raise RegardError(
+            f"No line of {text} is left to learn from: {folder} translated none of them, or all are held out."
+        )
     return found
 
 

@@ -45,5 +45,5 @@ def search_or_draw(
     if sampling is None and temperature is None and top_k is None and top_p is None:
         return one_beam(beam, length_penalty)
     if beam is not None or length_penalty is not None:
-        raise RegardError("beam means search; sampling and temperature mean sampling: choose one.")
+        raise RegardError("beam searches, but sampling and temperature sample: give only one of them.")
     return one_sampling(sampling, temperature, top_k, top_p)

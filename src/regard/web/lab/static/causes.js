@@ -143,7 +143,7 @@ function ablationTable({ kind, way, texts, effects }, onChange) {
   const heads = ["removed", "Δ log P", "", "random", ...(texts > 1 ? ["95 %", "95 % of random"] : [])];
   return { node: el("section", { class: "cause" }, el("h3", {}, `How much less probable the text is without each part (${kind})`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "effects" }, el("table", { class: "effects" }, el("thead", {}, el("tr", {}, heads.map((word, at) => (word ? el("th", { scope: "col", class: at === 1 || at === 3 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
-    caption(`Mean change of log P per word${texts > 1 ? ` over ${texts} texts` : ""}; removed values become ${way}. Pale: as many random components of these parts.`, onChange ? " Choose a part to remove it and see before and after." : "")), end() {} };
+    caption(`Mean change of log P per word${texts > 1 ? ` over ${texts} texts` : ""}; removed values become ${way}. Pale: an equal number of random components.`, onChange ? " Choose a part to remove it and see before and after." : "")), end() {} };
 }
 
 // -- patching ----------------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ function patchMap({ rows, columns, returned, step, answers, first, second }, onC
     sentence: "A row for each part, a column for each word.", describe: (row, column, value) => `${rows[row]} at ${quoted(columns[column])}, taken from the other text, brings back ${value.toFixed(2)} of the difference`,
   });
   return { node: el("section", { class: "cause" }, el("h3", {}, `Which part carries log P(${a.trim()}) − log P(${b.trim()}) after ${quoted(columns[step] ?? "")}`), map.node,
-    caption(`This text ${signed(first)}, the other ${signed(second)}. 0: as this text, 1: as the other.`, onChange ? " Choose a cell (a click, or Enter) to swap that part and see before and after." : "")), end: map.end };
+    caption(`This text ${signed(first)}, the other ${signed(second)}. 0: like this text, 1: like the other.`, onChange ? " Choose a cell (a click, or Enter) to swap that part and see before and after." : "")), end: map.end };
 }
 
 // -- contrast ----------------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
     const next = all.map((word) => ({ word, old: p(before, word), now: p(after, word) })).sort((one, two) => Math.max(two.now ?? 0, two.old ?? 0) - Math.max(one.now ?? 0, one.old ?? 0)).slice(0, 10);
     put(compared, el("h3", {}, "Before and after"), el("div", { class: "look" },
       el("div", {}, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "log P before and after" }, el("table", {}, el("thead", {}, el("tr", {}, ["read", "then came", "log P before", "after", "change", "", "expected before", "after"].map((word, place) => (word ? el("th", { scope: "col", class: place > 1 && place < 5 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
-        el("p", { class: "caption" }, `All words together: ${signed(sum)} nats.${listed.length < steps.length ? ` ${steps.length - listed.length} steps that hardly changed are left out.` : ""} Computed by the written equation.`)),
+        el("p", { class: "caption" }, `All words together: ${signed(sum)} nats.${listed.length < steps.length ? ` ${steps.length - listed.length} steps that hardly changed are left out.` : ""} Computed with the reference implementation.`)),
       el("div", {}, el("h4", {}, `Expected after ${quoted(before.words.read[at])}`), el("table", {}, el("thead", {}, el("tr", {}, ["word", "before", "after"].map((word, place) => el("th", { scope: "col", class: place ? "right" : null }, word)))),
         el("tbody", {}, next.map((one) => el("tr", {}, el("th", { scope: "row" }, token(one.word)), el("td", { class: "right" }, percent(one.old)), el("td", { class: "right" }, percent(one.now)))))), el("p", { class: "caption" }, "–: not among the ten most probable."))));
   }

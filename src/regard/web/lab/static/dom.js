@@ -105,14 +105,14 @@ export function table(rows, columns, { caption = "", cell = (row, key) => row[ke
 
 const shown = (value) => (value === null || value === undefined ? "–" : typeof value === "number" ? number(value) : value);
 
-// -- numbers as everywhere in Regard: 12 400, 0.0123, 1.2e-5 -----------------------------------------------------------
+// -- numbers as everywhere in Regard: 12,400, 0.0123, 1.2e-5 -----------------------------------------------------------
 
 const THIN = "\u202f";
 export function grouped(value) {
   const whole = String(Math.round(value));
-  return Math.abs(value) < 10000 ? whole : whole.replace(/\B(?=(\d{3})+$)/g, THIN);
+  return Math.abs(value) < 10000 ? whole : whole.replace(/\B(?=(\d{3})+$)/g, ",");
 }
-// 1 token, 12 400 tokens
+// 1 token, 12,400 tokens
 export const counted = (value, noun, plural = `${noun}s`) => `${grouped(value)} ${value === 1 ? noun : plural}`;
 export function number(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";

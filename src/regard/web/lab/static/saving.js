@@ -29,7 +29,7 @@ export function modelPage(api, name, problem) {
     button.disabled = false;
     button.textContent = "Save as a page";
   } }, "Save as a page");
-  button.title = "One HTML file in which this model runs by itself, without a network connection";
+  button.title = "One HTML file that runs this model without a network connection";
   return button;
 }
 

@@ -260,7 +260,7 @@ export default {
       if (now === apart) return;
       apart = now;
       for (const { chart } of charts.values()) chart.end();
-      const titles = texts.map((text) => [...shown].map((name) => runs.get(name)).find((run) => run.text === text)?.corpus || "a text that is not known");
+      const titles = texts.map((text) => [...shown].map((name) => runs.get(name)).find((run) => run.text === text)?.corpus || "an unknown text");
       charts = new Map(texts.map((text, place) => {
         const chart = lineChart({ label: texts.length > 1 ? `Learning curves, ${titles[place]}` : "Learning curves", height: texts.length > 1 ? LOW : TALL });
         const title = titles.filter((one) => one === titles[place]).length > 1 ? `${titles[place]} (${text.slice(0, 6)})` : titles[place];

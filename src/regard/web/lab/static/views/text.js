@@ -5,7 +5,7 @@ import { legend, lineChart } from "../charts.js";
 import { bytes, counted, el, grouped, labelled, number, put, segments, speak, table } from "../dom.js";
 
 const KINDS = { word: "Words", bpe: "Byte pairs", char: "Characters", byte: "Bytes" };
-const FIRST = "The cats don't regard the neighbour's café — at all.";
+const FIRST = "The cats don't regard the neighbor's café — at all.";
 const percent = (share) => `${number(100 * share, 3)} %`;
 
 export default {
