@@ -50,6 +50,7 @@ SOURCE = ROOT / "src" / "regard"
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 UNIT = ROOT / "tests" / "unit"
 ALSO = {  # tests of other folders that hold a package's lines, below tests/
+    "base": ["unit/text/test_word_spans.py", "unit/text/test_fetch.py", "unit/text/test_tokenizer.py"],
     "evaluation": ["unit/claims/test_verdict.py", "unit/comparison/test_comparison.py",
                    "unit/comparison/test_comparison_translation.py"],
     "report": ["unit/insight/test_report_insight.py", "unit/claims/test_report_claims.py",

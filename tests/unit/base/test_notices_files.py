@@ -1,6 +1,7 @@
 """Files at their limits and after accidents: the last byte that fits, a digest of every part, a cache that is damaged."""
 
 import gzip
+import hashlib
 import json
 import os
 import threading
@@ -19,7 +20,7 @@ from regard.base.digests import (
 )
 from regard.base.errors import RegardError
 from regard.base.locks import Locked, exclusive_name, is_locked, lock, try_lock, write_new
-from regard.base.reading import check_tensor_file, open_file, read_object, read_whole
+from regard.base.reading import check_size, check_tensor_file, open_file, read_object, read_whole
 from regard.base.writing import (
     append_line,
     atomic_folder,
@@ -100,6 +101,9 @@ def test_a_line_is_added_to_those_that_are_there(tmp_path):
     for word in ("one", "zwei", "drüben"):
         append_line(tmp_path / "log", word)
     assert (tmp_path / "log").read_bytes() == "one\nzwei\ndrüben\n".encode()
+    umask = os.umask(0o022)
+    os.umask(umask)
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o666 & ~umask
     os.close(open_own_file(tmp_path / "log", os.O_WRONLY))  # opening alone changes nothing
     assert (tmp_path / "log").read_bytes() == "one\nzwei\ndrüben\n".encode()
 
@@ -136,6 +140,24 @@ def test_every_part_of_an_object_is_in_its_digest(tmp_path):
         read_with_digest(path)
     path.write_text(json.dumps(dict(reversed(written.items()))))  # the order of the entries means nothing
     assert read_with_digest(path) == TREE
+
+
+def test_digests_are_those_of_files_that_were_written_before(tmp_path):
+    """Another digest would make every run of an older Regard a damaged one."""
+    (tmp_path / "file").write_bytes(b"12345")
+    assert file_digest(tmp_path / "file") == hashlib.blake2b(b"12345", digest_size=16).hexdigest()
+    entries = json.dumps(TREE, sort_keys=True).encode()
+    assert with_digest(TREE)["blake2b"] == hashlib.blake2b(entries, digest_size=16).hexdigest()
+
+
+@pytest.mark.parametrize(("foreign", "said"), [({}, "so Regard did not write it"), ({"foreign": True}, "more than Regard reads")])
+def test_a_file_that_is_too_large_is_regards_own_or_anothers(tmp_path, foreign, said):
+    (tmp_path / "x.json").write_bytes(b'{"a": 1}')
+    for read in (read_whole, read_object):
+        with pytest.raises(RegardError, match=f"more than 7 bytes, .*{said}"):
+            read(tmp_path / "x.json", 7, **foreign)
+    with open(tmp_path / "x.json", "rb") as stream, pytest.raises(RegardError, match=said):
+        check_size(stream, tmp_path / "x.json", 7, **foreign)
 
 
 def test_files_are_those_whose_digests_were_recorded(tmp_path):

@@ -14,6 +14,7 @@ from regard.base.errors import RegardError
 from regard.base.fields import (
     FieldError,
     Fields,
+    FlagField,
     ListField,
     ManyField,
     NumberField,
@@ -116,6 +117,7 @@ AT_THEIR_BOUNDS = [
      [[], ["a"] * 3, [""], 3]),
     (TableField(of=WholeField(ge=0, le=9), max_length=2), [{}, {"a": 1, "b": 9}, {"k" * 100: 1}],
      [{"a": 1, "b": 2, "c": 3}, {"a": 10}, {"k" * 101: 1}, []]),
+    (FlagField(), [True, False], ["1", "true", 1, 0, ""]),
     (ScalarField(max_length=3), ["abc", True, -3, 1e300], ["abcd", 1e301, None, [1]]),
 ]  # fmt: skip
 
@@ -170,6 +172,9 @@ def test_of_a_query_the_last_value_counts_and_a_list_has_all():
         Asked.read({"word": "ab", "on": "no"}, texts=True)
     with pytest.raises(FieldError, match="word must be a text, but is missing"):
         Asked.read({"word": None})
+    with pytest.raises(FieldError) as error:
+        Asked.read({"k" * 150: 1})
+    assert error.value.field == "k" * 100  # however long a name is
 
 
 # -- arguments of the Python API -------------------------------------------------------------------------------------
@@ -222,6 +227,42 @@ def test_right_arguments_pass_and_options_are_named_as_parameters():
     assert in_python("--beam is too large.", {"width"}) == "width is too large."
     assert in_python("--beam is too large.", {"beam"}) == "beam is too large."
     assert in_python("see './--odd-name' and a--b") == "see './--odd-name' and a--b"
+
+
+@checked
+def pieces(n: int = 0):
+    yield n
+    raise RegardError("--top-k is too large.")
+
+
+@checked
+class Told:
+    def said(self, n: int, kind: type[RegardError] = RegardError):
+        return n
+
+    def __call__(self, n: int):
+        return n
+
+    def _own(self, n: int):
+        return n
+
+
+def test_what_comes_piece_by_piece_and_methods_are_checked_too():
+    found = pieces(n=3)
+    assert next(found) == 3
+    with pytest.raises(RegardError, match="^top_k is too large"):
+        next(found)
+    with pytest.raises(RegardError, match="n must be a whole number, not 'x'"):
+        pieces(n="x")
+    told = Told()
+    assert (told.said(1), told(2), told.said(1, FieldError), told._own("x")) == (1, 2, 1, "x")  # the last is Regard's own
+    for call in (told.said, told):
+        with pytest.raises(RegardError, match="n must be a whole number"):
+            call("x")
+    with pytest.raises(RegardError, match="kind must be the class RegardError or one derived from it"):
+        told.said(1, int)
+    with pytest.raises(RegardError, match=r"^n must be a whole number, not 'x{39}…\.$"):
+        told("x" * 60)
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------
