@@ -150,7 +150,9 @@ def test_digests_are_those_of_files_that_were_written_before(tmp_path):
     assert with_digest(TREE)["blake2b"] == hashlib.blake2b(entries, digest_size=16).hexdigest()
 
 
-@pytest.mark.parametrize(("foreign", "said"), [({}, "so Regard did not write it"), ({"foreign": True}, "more than Regard reads")])
+@pytest.mark.parametrize(
+    ("foreign", "said"), [({}, "so Regard did not write it"), ({"foreign": True}, "more than Regard reads")]
+)
 def test_a_file_that_is_too_large_is_regards_own_or_anothers(tmp_path, foreign, said):
     (tmp_path / "x.json").write_bytes(b'{"a": 1}')
     for read in (read_whole, read_object):

@@ -255,7 +255,12 @@ def test_what_comes_piece_by_piece_and_methods_are_checked_too():
     with pytest.raises(RegardError, match="n must be a whole number, not 'x'"):
         pieces(n="x")
     told = Told()
-    assert (told.said(1), told(2), told.said(1, FieldError), told._own("x")) == (1, 2, 1, "x")  # the last is Regard's own
+    assert (told.said(1), told(2), told.said(1, FieldError), told._own("x")) == (
+        1,
+        2,
+        1,
+        "x",
+    )  # the last is Regard's own
     for call in (told.said, told):
         with pytest.raises(RegardError, match="n must be a whole number"):
             call("x")
