@@ -1,4 +1,4 @@
-"""Files at their limits and after accidents: the last byte that fits, a digest of every part, a cache that is damaged."""
+"""Files at their limits and after accidents: the last byte that fits, digests of every part, a damaged cache."""
 
 import gzip
 import hashlib
@@ -245,23 +245,28 @@ def test_only_the_partial_files_of_a_name_are_its_partial_files(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, "model.pt", ".lock"}  # no folder unasked
 
 
+def interrupted(made, error):
+    """Half of what is written is there when the error comes."""
+    with made as temporary:
+        (temporary / "half" if temporary.is_dir() else temporary).write_text("half")
+        raise error
+
+
 def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(tmp_path):
     path = tmp_path / "file"
     path.write_text("before")
     for error in (OSError(28, "No space left on device"), RuntimeError("stop")):
-        with pytest.raises((RegardError, RuntimeError)) as raised, atomic_write(path) as temporary:
-            temporary.write_text("half")
-            raise error
+        with pytest.raises((RegardError, RuntimeError)) as raised:
+            interrupted(atomic_write(path), error)
         assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"file": "before"}
         if isinstance(error, OSError):
             assert "disk is full" in str(raised.value)
             assert "untouched" in str(raised.value)
-    with pytest.raises(RegardError, match="nothing is left of it"), atomic_folder(tmp_path / "folder") as temporary:
-        (temporary / "half").write_text("x")
-        raise OSError(28, "No space left on device")
+    with pytest.raises(RegardError, match="nothing is left of it"):
+        interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
     assert {each.name for each in tmp_path.iterdir()} == {"file"}
-    with pytest.raises(RegardError, match="nothing was written"), atomic_write(tmp_path / "new") as temporary:
-        raise OSError(5, "Input/output error")
+    with pytest.raises(RegardError, match="nothing was written"):
+        interrupted(atomic_write(tmp_path / "new"), OSError(5, "Input/output error"))
 
 
 def test_who_asks_for_a_lock_is_told_and_leaves_no_file(tmp_path):

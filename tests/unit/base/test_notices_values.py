@@ -250,7 +250,7 @@ class Told:
 def test_what_comes_piece_by_piece_and_methods_are_checked_too():
     found = pieces(n=3)
     assert next(found) == 3
-    with pytest.raises(RegardError, match="^top_k is too large"):
+    with pytest.raises(RegardError, match=r"^top_k is too large"):
         next(found)
     with pytest.raises(RegardError, match="n must be a whole number, not 'x'"):
         pieces(n="x")

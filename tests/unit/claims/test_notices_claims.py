@@ -1,4 +1,4 @@
-"""Seeds that decide are not those that were looked at, bounds stay where they were fixed, and models have their own key."""
+"""Seeds that decide were not looked at before, bounds stay where they were fixed, and models have their own key."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def declared(claim):
 
 @pytest.mark.parametrize("name", json.loads(BOUNDS.read_text(encoding="utf-8")))
 def test_the_bounds_of_a_decided_claim_stay_where_they_were_fixed(name):
-    """tests/golden/claim_bounds.json has them as the documented verdicts were found; whoever moves one measures anew."""
+    """claim_bounds.json has those with which the documented verdicts were found; whoever moves one measures anew."""
     assert declared(get_claim(name)) == json.loads(BOUNDS.read_text(encoding="utf-8"))[name]
 
 
@@ -71,7 +71,7 @@ def test_a_trial_has_the_seeds_device_text_and_knobs_that_were_asked_for():
     for value in (0.5, 2.0, 1):
         assert claim.trial(gain=value).knob("gain") == value
     for value in (0.499, 2.001, math.nan, "1"):
-        with pytest.raises(RegardError, match="gain of one must be a number from 0.5 to 2"):
+        with pytest.raises(RegardError, match=r"gain of one must be a number from 0\.5 to 2"):
             claim.trial(gain=value)
     assert claim.trial(width=-1e9).knob("width") == -1e9  # without limits
     with pytest.raises(RegardError, match="has no knobs"):

@@ -1,4 +1,4 @@
-"""Runs seen from outside: every setting that was changed is found, figures have their measure, and folders their names."""
+"""Runs seen from outside: every changed setting is found, figures have their measure, and folders their names."""
 
 import dataclasses
 import json
