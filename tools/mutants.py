@@ -50,6 +50,8 @@ SOURCE = ROOT / "src" / "regard"
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 UNIT = ROOT / "tests" / "unit"
 ALSO = {  # tests of other folders that hold a package's lines, below tests/
+    "corpora": ["unit/text/test_builtin.py", "unit/text/test_fetch.py", "unit/text/test_phrasebook.py",
+                "unit/text/test_corpus.py"],
     "base": ["unit/text/test_word_spans.py", "unit/text/test_fetch.py", "unit/text/test_tokenizer.py"],
     "evaluation": ["unit/claims/test_verdict.py", "unit/comparison/test_comparison.py",
                    "unit/comparison/test_comparison_translation.py"],
@@ -268,7 +270,7 @@ def measured(file: str) -> dict[str, Any]:
         if not known.exists():
             sys.exit(f"{file} cannot be run.")
     found = json.loads(known.read_text(encoding="utf-8"))
-    for test in found["failed"]:
+    for test in found.get("failed", ()):
         print(f"{test} fails without any fault, and is left out.", flush=True)
     return found
 

@@ -72,6 +72,12 @@ def test_a_crash_is_a_broken_law_in_one_sentence(monkeypatch, error, sentence):
 def test_cases_fit_into_the_context_and_weights_matter():
     model = stirred(lambda vocabulary=17, **_: stack(vocabulary=vocabulary))
     assert not model.training
+    torch.manual_seed(0)
+    plain = stack()
+    torch.manual_seed(0)
+    large = stirred(lambda vocabulary=17, **_: stack(vocabulary=vocabulary))
+    for one, other in zip(plain.parameters(), large.parameters(), strict=True):
+        assert 0.15 < float((other - one).detach().std()) < 0.45
     assert all(weight.dtype == torch.float64 for weight in model.parameters())
     assert [(draw.rows, draw.columns) for draw in draws(model)] == [(2, 2), (2, 3), (3, 4), (3, 5), (4, 6), (4, 6)]
     for context, most in ((18, 6), (12, 4), (9, 3), (3, 2)):
