@@ -86,6 +86,7 @@ def test_every_setting_that_was_changed_is_found(system, tmp_path):
                 key = part if name is None else f"{part}.{name}"
                 with pytest.raises(RegardError, match=rf"was changed: {key} was .* and is 'another'"):
                     _check_kept(tree, other, tmp_path)
+    assert set(MAY_MOVE) == {"corpus", "also", "monolingual", "translator"}
     assert set(MAY_CHANGE) == {"accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads"}
 
 
