@@ -20,7 +20,7 @@ from regard.runs.ancestors import Ancestors, digests, provenance
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
 from regard.runs.recipe import compose
 from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
-from regard.runs.run_report import effort, finding
+from regard.runs.run_report import MEASURES, effort, finding
 from regard.runs.store.facts import read_facts
 from regard.runs.store.folder import (
     MAY_CHANGE,
@@ -195,6 +195,9 @@ def test_runs_are_found_three_folders_deep_and_links_only_to_runs(counted, tmp_p
     assert [path.relative_to(tmp_path).as_posix() for path in find_runs(tmp_path)] == ["a/b/c/in", "link"]
     assert size_on_disk(tmp_path / "link to a folder" / "b") > 0
     assert [Path(row["run"]).name for row in list_runs(tmp_path)] == ["in", "link"]
+    for name, created in (("zebra", "2025-01-01T00:00:00+00:00"), ("ant", "2099-01-01T00:00:00+00:00")):
+        changed(counted, tmp_path, name, created=created)
+    assert [Path(row["run"]).name for row in list_runs(tmp_path)] == ["zebra", "in", "link", "ant"]  # newest last
     with pytest.raises(RegardError, match="There is no folder"):
         list_runs(tmp_path / "none")
 
@@ -328,6 +331,16 @@ def test_how_much_of_held_out_text_an_ancestor_was_trained_on(counted):
     assert known.among([test[0], 5]) == {test[0]}
 
 
+def test_lines_that_occur_twice_count_twice(tmp_path):
+    (tmp_path / "twice.txt").write_text("".join(f"line {n // 2} of the text\n" for n in range(400)))
+    corpus = open_corpus(str(tmp_path / "twice.txt"))
+    test = list(digests(corpus.splits["test"]))
+    assert len(test) == 2 * len(set(test)) > 2
+    parent = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
+    (note,) = Ancestors((parent,), np.array(test[:1], np.uint64)).notes(corpus)
+    assert note.startswith(f"2 of {len(test)} lines of test ({100 * 2 / len(test):.1f} %) were already trained on")
+
+
 def test_only_bytes_that_the_text_does_not_have_are_never_written(counted, tmp_path):
     tokenizer = counted.tokenizer
     assert set(forbidden_tokens(tokenizer)) == {n for n in tokenizer.specials if n != tokenizer.eos}
@@ -362,6 +375,15 @@ def test_the_finding_is_the_best_validation_with_its_name():
     assert (
         finding([], {"split": "test", "bleu": {"score": 30.0}, "perplexity": 5.0}) == "BLEU on the test split: 30.00."
     )
+
+
+def test_every_measure_has_its_name_and_unit():
+    assert MEASURES == {
+        "bleu": "BLEU", "chrf": "chrF", "accuracy": "accuracy", "macro_f1": "F1, mean over labels",
+        "exact": "share that equals its reference", "perplexity": "perplexity",
+        "bits_per_character": "bits per character", "cross_entropy": "cross-entropy (nats)",
+        "alignment_error_rate": "alignment error rate",
+    }  # fmt: skip
 
 
 def test_the_effort_is_that_of_the_last_row(counted):
