@@ -22,6 +22,8 @@ if "REGARD_FUZZ_SECONDS" not in os.environ:  # else new examples are wanted
     # Hypothesis also draws constants of the modules that are imported by then: those of the files tested before.
     pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda path: False, raising=False)
 
+LIMIT, SLOW_LIMIT = 120, 600  # seconds of a test, with the fixtures that it is the first to ask for
+
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("RAYON_NUM_THREADS", "1")  # of the tokenizers: as many threads as cores take memory, too
 for name in list(os.environ):  # how the caller's terminal and network are set up changes no test
@@ -37,6 +39,17 @@ for name in list(os.environ):  # how the caller's terminal and network are set u
 def _own_cache(tmp_path_factory, monkeypatch):
     """Tests never read or write the user's cache."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Ends a test that hangs. What is only slow on a busy machine is no failure: the limit grows with the load."""
+    if item.get_closest_marker("timeout") is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        busy = os.getloadavg()[0] / cores if hasattr(os, "getloadavg") else 1.0
+        limit = SLOW_LIMIT if item.get_closest_marker("slow") else LIMIT
+        item.add_marker(pytest.mark.timeout(limit * max(1.0, busy)))
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -30,7 +30,7 @@ import tempfile
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +50,9 @@ SOURCE = ROOT / "src" / "regard"
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 UNIT = ROOT / "tests" / "unit"
 ALSO = {  # tests of other folders that hold a package's lines, below tests/
+    "corpora": ["unit/text/test_builtin.py", "unit/text/test_fetch.py", "unit/text/test_phrasebook.py",
+                "unit/text/test_corpus.py"],
+    "base": ["unit/text/test_word_spans.py", "unit/text/test_fetch.py", "unit/text/test_tokenizer.py"],
     "evaluation": ["unit/claims/test_verdict.py", "unit/comparison/test_comparison.py",
                    "unit/comparison/test_comparison_translation.py"],
     "report": ["unit/insight/test_report_insight.py", "unit/claims/test_report_claims.py",
@@ -202,6 +205,7 @@ class Watch:
 
     def __init__(self, file: str, coverage: Any):
         self.file, self.coverage, self.seconds = file, coverage, dict[str, float]()
+        self.failed = set[str]()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -211,6 +215,10 @@ class Watch:
         self.coverage.switch_context("")
         self.seconds[item.nodeid] = time.monotonic() - began
         return done
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: pytest.FixtureRequest) -> Iterator[None]:
@@ -239,8 +247,10 @@ def watch(file: str, source: str, out: str) -> None:
             line: [context for context in found if context] for line, found in data.contexts_by_lineno(path).items()
         }
         ran[Path(path).relative_to(Path(source) / "regard").as_posix()] = by_line
-    if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        Path(out).write_text(json.dumps({"seconds": watched.seconds, "ran": ran}), encoding="utf-8")
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.TESTS_FAILED):
+        passed = {test: seconds for test, seconds in watched.seconds.items() if test not in watched.failed}
+        found = {"seconds": passed, "failed": sorted(watched.failed), "ran": ran}
+        Path(out).write_text(json.dumps(found), encoding="utf-8")
     sys.exit(code)
 
 
@@ -258,8 +268,11 @@ def measured(file: str) -> dict[str, Any]:
             process.start()
             process.join()
         if not known.exists():
-            sys.exit(f"{file} fails without any fault.")
-    return json.loads(known.read_text(encoding="utf-8"))
+            sys.exit(f"{file} cannot be run.")
+    found = json.loads(known.read_text(encoding="utf-8"))
+    for test in found.get("failed", ()):
+        print(f"{test} fails without any fault, and is left out.", flush=True)
+    return found
 
 
 def concerned(fault: Fault) -> dict[str, float]:
@@ -388,8 +401,15 @@ CONTROL = -1  # the number of a copy without a fault, in which all tests must pa
 class Copies:
     """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault."""
 
-    def __init__(self, work: Sequence[tuple[Fault, Mapping[str, float]]], jobs: int, source: str, results: Any):
-        self.work, self.jobs, self.source, self.results = work, jobs, source, results
+    def __init__(
+        self,
+        work: Sequence[tuple[Fault, Mapping[str, float]]],
+        passing: Collection[str],
+        jobs: int,
+        source: str,
+        results: Any,
+    ):
+        self.work, self.passing, self.jobs, self.source, self.results = work, passing, jobs, source, results
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -402,7 +422,7 @@ class Copies:
                 self.functions[each.__code__].append(each)
         gc.freeze()
         running: dict[int, tuple[int, float]] = {}  # process: number of the fault, when its time is up
-        everything = {item.nodeid: 60.0 for item in session.items}
+        everything = {item.nodeid: 60.0 for item in session.items if item.nodeid in self.passing}
         for number, (fault, tests) in [(CONTROL, (None, everything)), *enumerate(self.work)]:
             while len(running) >= self.jobs:
                 self.wait(running)
@@ -470,11 +490,9 @@ def said(code: CodeType) -> tuple[object, ...]:
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
 
 
-def in_copies(
-    files: Sequence[str], work: Sequence[tuple[Fault, Mapping[str, float]]], jobs: int, source: str, results: Any
-) -> None:
+def in_copies(files: Sequence[str], source: str, *about: Any) -> None:
     into(source)
-    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(work, jobs, source, results)])
+    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:3], source, about[3])])
 
 
 def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, str]]:
@@ -485,7 +503,8 @@ def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[
     work = [(drawn[number], tests[number]) for number in left]
     files = [f"tests/{name}" for name in TESTS[package.split("/")[0]]]
     with copied(None) as source:
-        process = FORK.Process(target=in_copies, args=(files, work, jobs, source, send))
+        passing = {test for file in files for test in measured(file)["seconds"]}
+        process = FORK.Process(target=in_copies, args=(files, source, work, passing, jobs, send))
         process.start()
         send.close()
         killed, controlled = set(), False

@@ -1,0 +1,310 @@
+"""Files at their limits and after accidents: the last byte that fits, digests of every part, a damaged cache."""
+
+import gzip
+import hashlib
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from regard.base import cache, reading
+from regard.base.digests import (
+    DIGEST,
+    check_digests,
+    file_digest,
+    read_with_digest,
+    with_digest,
+    without_digest,
+)
+from regard.base.errors import RegardError
+from regard.base.locks import Locked, exclusive_name, is_locked, lock, try_lock, write_new
+from regard.base.reading import check_size, check_tensor_file, open_file, read_object, read_whole
+from regard.base.writing import (
+    append_line,
+    atomic_folder,
+    atomic_write,
+    hidden_name,
+    is_partial,
+    open_own_file,
+    remove_partial_files,
+    write_text,
+)
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [7, reading.BLOCK - 1, reading.BLOCK, 3 * reading.BLOCK + 5])
+@pytest.mark.parametrize("name", ["plain", "packed.gz"])
+def test_a_file_of_exactly_the_limit_is_read_and_one_byte_more_is_not(tmp_path, name, most):
+    path, pack = tmp_path / name, gzip.compress if name.endswith(".gz") else bytes
+    content = os.urandom(most + 1)
+    path.write_bytes(pack(content[:-1]))
+    assert read_whole(path, most) == content[:-1]
+    path.write_bytes(pack(content))
+    os.utime(path, (1, 1))  # whether it unpacks to too much is remembered by size and time
+    with pytest.raises(RegardError):
+        read_whole(path, most)
+
+
+def test_a_digest_is_refused_only_above_its_limit(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert file_digest(path, 5) == file_digest(path)
+    with pytest.raises(RegardError):
+        file_digest(path, 4)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(1 << 24, True), ((1 << 24) + 1, False)])
+def test_the_header_of_a_tensor_file_has_at_most_16_mebibytes(tmp_path, size, fits):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(size.to_bytes(8, "little") + b"{}")
+    if fits:
+        check_tensor_file(path)
+    else:
+        with pytest.raises(ValueError, match="more than 16 MiB"):
+            check_tensor_file(path)
+
+
+def test_a_packed_file_may_hold_its_limit_and_not_more(tmp_path, monkeypatch):
+    """4 MiB, or 200 times its own size; the limits are lowered so that a small file reaches them."""
+    assert (reading.MAX_SMALL_BYTES, reading.MAX_UNPACKING) == (1 << 22, 200)
+    monkeypatch.setattr(reading, "MAX_SMALL_BYTES", 5000)
+    path = tmp_path / "text.gz"
+    for number, (size, fits) in enumerate([(5000, True), (5001, False)]):
+        path.write_bytes(gzip.compress(b"a" * size))
+        os.utime(path, (number + 1, number + 1))
+        assert 200 * path.stat().st_size > 5001  # else the other limit would decide
+        monkeypatch.setattr(reading, "MAX_UNPACKING", 5000 / path.stat().st_size)
+        if fits:
+            assert len(read_whole(path, 10**6)) == size
+        else:
+            with pytest.raises(RegardError, match="times its size"):
+                read_whole(path, 10**6)
+
+
+def test_a_link_or_a_pipe_is_not_written_to(tmp_path):
+    target = tmp_path / "target"
+    target.write_text("before\n")
+    (tmp_path / "link").symlink_to(target)
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(RegardError, match="not a plain file"):
+            append_line(tmp_path / name, "more")
+    assert target.read_text() == "before\n"
+    with pytest.raises(RegardError, match="pipe or a device"):
+        open_file(tmp_path / "pipe")
+
+
+def test_a_line_is_added_to_those_that_are_there(tmp_path):
+    for word in ("one", "zwei", "drüben"):
+        append_line(tmp_path / "log", word)
+    assert (tmp_path / "log").read_bytes() == "one\nzwei\ndrüben\n".encode()
+    umask = os.umask(0o022)
+    os.umask(umask)
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o666 & ~umask
+    os.close(open_own_file(tmp_path / "log", os.O_WRONLY))  # opening alone changes nothing
+    assert (tmp_path / "log").read_bytes() == "one\nzwei\ndrüben\n".encode()
+
+
+def test_text_is_written_with_its_own_line_ends(tmp_path):
+    write_text(tmp_path / "file", "a\r\nb\nc\rü")
+    assert (tmp_path / "file").read_bytes() == "a\r\nb\nc\rü".encode()
+
+
+# -- digests ---------------------------------------------------------------------------------------------------------
+
+TREE = {"name": "run", "steps": 3, "rates": [0.1, 0.2], "data": {"checksum": "abc"}, "none": None}
+
+
+def test_every_part_of_an_object_is_in_its_digest(tmp_path):
+    path = tmp_path / "run.json"
+    written = with_digest(TREE)
+    assert without_digest(written, path) == TREE
+    changed = [
+        {**TREE, "steps": 4},
+        {**TREE, "rates": [0.2, 0.1]},
+        {**TREE, "data": {"checksum": "abd"}},
+        {**TREE, "data": {}},
+        {**TREE, "none": False},
+        {**TREE, "more": 1},
+        {key: value for key, value in TREE.items() if key != "name"},
+    ]
+    for other in changed:
+        path.write_text(json.dumps({**other, DIGEST: written[DIGEST]}))
+        with pytest.raises(RegardError, match="damaged or was changed"):
+            read_with_digest(path)
+    path.write_text(json.dumps(TREE))
+    with pytest.raises(RegardError, match="has no digest"):
+        read_with_digest(path)
+    path.write_text(json.dumps(dict(reversed(written.items()))))  # the order of the entries means nothing
+    assert read_with_digest(path) == TREE
+
+
+def test_digests_are_those_of_files_that_were_written_before(tmp_path):
+    """Another digest would make every run of an older Regard a damaged one."""
+    (tmp_path / "file").write_bytes(b"12345")
+    assert file_digest(tmp_path / "file") == hashlib.blake2b(b"12345", digest_size=16).hexdigest()
+    entries = json.dumps(TREE, sort_keys=True).encode()
+    assert with_digest(TREE)["blake2b"] == hashlib.blake2b(entries, digest_size=16).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("foreign", "said"), [({}, "so Regard did not write it"), ({"foreign": True}, "more than Regard reads")]
+)
+def test_a_file_that_is_too_large_is_regards_own_or_anothers(tmp_path, foreign, said):
+    (tmp_path / "x.json").write_bytes(b'{"a": 1}')
+    for read in (read_whole, read_object):
+        with pytest.raises(RegardError, match=f"more than 7 bytes, .*{said}"):
+            read(tmp_path / "x.json", 7, **foreign)
+    with open(tmp_path / "x.json", "rb") as stream, pytest.raises(RegardError, match=said):
+        check_size(stream, tmp_path / "x.json", 7, **foreign)
+
+
+def test_files_are_those_whose_digests_were_recorded(tmp_path):
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    recorded = {"a": file_digest(tmp_path / "a"), "b": file_digest(tmp_path / "b")}
+    check_digests(tmp_path, ("a", "b", "c"), recorded)
+    (tmp_path / "c").write_text("c")
+    with pytest.raises(RegardError, match=r"c does not belong there"):
+        check_digests(tmp_path, ("a", "b", "c"), recorded)
+    (tmp_path / "b").write_text("B")
+    with pytest.raises(RegardError, match=r"b is damaged or was changed"):
+        check_digests(tmp_path, ("a", "b"), recorded)
+    (tmp_path / "a").unlink()
+    with pytest.raises(RegardError, match=r"a is missing"):
+        check_digests(tmp_path, ("a", "b"), recorded)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"3", b'{"a": 1', b'{"a":' + b"[" * 100_000, b"\xff"])
+def test_what_is_no_json_object_is_none(tmp_path, content):
+    (tmp_path / "x.json").write_bytes(content)
+    assert read_object(tmp_path / "x.json") is None
+
+
+# -- the cache -------------------------------------------------------------------------------------------------------
+
+
+def counted(part="part", name="name", content=b"made\n\n of it"):
+    calls = []
+    found = cache.cached(part, name, lambda: calls.append(1) or content, bytes, bytes)
+    return found, len(calls)
+
+
+def test_what_is_cached_is_made_once_and_again_when_it_was_damaged(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    path = tmp_path / "part" / "name"
+    assert counted() == (b"made\n\n of it", 1)
+    assert counted() == (b"made\n\n of it", 0)
+    assert counted(name="other", content=b"2") == (b"2", 1)
+    assert counted(part="other", content=b"3") == (b"3", 1)
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole + b"x", b"0" + whole[1:], b"", whole.replace(b"made", b"fade")):
+        path.write_bytes(damaged)
+        assert counted() == (b"made\n\n of it", 1)
+        assert path.read_bytes() == whole
+
+
+def test_without_a_cache_that_can_be_written_everything_is_made(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "file"))
+    assert counted() == counted() == (b"made\n\n of it", 1)
+
+
+def test_where_the_cache_is(tmp_path, monkeypatch):
+    for name in ("REGARD_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert cache.cache_folder() == tmp_path / "home" / ".cache" / "regard"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.cache_folder() == tmp_path / "xdg" / "regard"
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "own"))
+    assert cache.cache_folder() == tmp_path / "own"
+
+
+# -- partial files and locks -----------------------------------------------------------------------------------------
+
+
+def test_only_the_partial_files_of_a_name_are_its_partial_files(tmp_path):
+    mine, other = hidden_name(tmp_path / "model.pt").name, hidden_name(tmp_path / "modelxpt").name
+    assert is_partial(mine)
+    assert is_partial(mine, "model.pt")
+    assert not is_partial(other, "model.pt")
+    for name in ("model.pt", ".model.pt", "model.pt.0123abcd.part", ".model.pt.0123abcd", ".model.pt.0123abc.part"):
+        assert not is_partial(name)
+    for name in (mine, other, "model.pt", ".lock"):
+        (tmp_path / name).write_text("x")
+    folder = tmp_path / hidden_name(tmp_path / "model.pt").name
+    folder.mkdir()
+    remove_partial_files(tmp_path, of="model.pt")
+    assert {path.name for path in tmp_path.iterdir()} == {other, "model.pt", ".lock"}
+    folder.mkdir()
+    remove_partial_files(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name, "model.pt", ".lock"}  # no folder unasked
+
+
+def interrupted(made, error):
+    """Half of what is written is there when the error comes."""
+    with made as temporary:
+        (temporary / "half" if temporary.is_dir() else temporary).write_text("half")
+        raise error
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("before")
+    for error in (OSError(28, "No space left on device"), RuntimeError("stop")):
+        with pytest.raises((RegardError, RuntimeError)) as raised:
+            interrupted(atomic_write(path), error)
+        assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"file": "before"}
+        if isinstance(error, OSError):
+            assert "disk is full" in str(raised.value)
+            assert "untouched" in str(raised.value)
+    with pytest.raises(RegardError, match="nothing is left of it"):
+        interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
+    assert {each.name for each in tmp_path.iterdir()} == {"file"}
+    with pytest.raises(RegardError, match="nothing was written"):
+        interrupted(atomic_write(tmp_path / "new"), OSError(5, "Input/output error"))
+
+
+def test_who_asks_for_a_lock_is_told_and_leaves_no_file(tmp_path):
+    path = tmp_path / ".lock"
+    assert not is_locked(path)
+    assert not path.exists()
+    with try_lock(path):
+        assert is_locked(path)
+        with pytest.raises(Locked, match=str(tmp_path)), try_lock(path):
+            pass
+    assert not is_locked(path)
+
+
+def test_who_waits_for_a_lock_gets_it_when_it_is_free(tmp_path):
+    path, order = tmp_path / "deep" / "er" / ".lock", []
+
+    def wait():
+        with lock(path):
+            order.append("second")
+
+    with lock(path):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        waiting.join(0.3)
+        order.append("first")
+    waiting.join(60)
+    assert order == ["first", "second"]
+
+
+def test_a_name_that_is_taken_stays_and_the_lock_of_a_name_is_removed(tmp_path):
+    path = tmp_path / "new" / "table.csv"
+    write_new(path, "one")
+    with pytest.raises(RegardError, match="exists already"):
+        write_new(path, "two")
+    assert [each.name for each in path.parent.iterdir()] == ["table.csv"]
+    assert path.read_text() == "one"
+    own = hidden_name(path, "lock")
+    own.write_text("not ours")  # a file with content is nobody's lock to remove
+    with exclusive_name(path):
+        pass
+    assert own.read_text() == "not ours"

@@ -1,0 +1,305 @@
+"""Settings, requests and arguments at their bounds: the last value that is allowed, and the first that is not."""
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from regard.base import device
+from regard.base.arguments import checked, in_python
+from regard.base.errors import RegardError
+from regard.base.fields import (
+    FieldError,
+    Fields,
+    FlagField,
+    ListField,
+    ManyField,
+    NumberField,
+    ScalarField,
+    TableField,
+    TextField,
+    WholeField,
+    choice,
+    flag,
+    list_of,
+    number,
+    text,
+    whole,
+)
+from regard.base.numbers import format_bytes
+from regard.base.settings import LARGEST, CheckedSettings, check_range, closest, did_you_mean, documentation, setting
+
+# -- settings --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bounded(CheckedSettings):
+    section = "part"
+
+    least: int = setting(2, "at least two", ge=2)
+    above: float = setting(1.0, "above nothing", gt=0)
+    most: int = setting(3, "at most three", le=3)
+    below: float = setting(0.5, "a rate", ge=0, lt=1)
+    follows: float = setting(-1.0, "follows", ge=0, lt=1, unset=-1.0)
+    free: float = setting(0.0, "anything")
+    kind: str = setting("a", "one of {}", choices=("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "refused"),
+    [
+        ("least", [2, 3, 10**9], [1, -2]),
+        ("above", [1e-30, 5.0], [0.0, -1.0, math.nan, math.inf]),
+        ("most", [3, 0, -5], [4]),
+        ("below", [0.0, 0.999], [1.0, -1e-9, math.nan]),
+        ("follows", [-1.0, 0.0, 0.5], [-0.5, -2.0, 1.0]),
+        ("free", [LARGEST, -LARGEST], [1.01 * LARGEST, -1.01 * LARGEST, math.inf, math.nan]),
+        ("kind", ["a", "b", "c"], ["d", "", 3, None]),
+    ],
+)
+def test_a_setting_is_refused_just_outside_its_bounds(name, allowed, refused):
+    for value in allowed:
+        assert getattr(Bounded(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(RegardError, match=rf"part\.{name} must be"):
+            Bounded(**{name: value})
+
+
+def test_the_line_beside_a_setting_has_its_bounds_and_choices():
+    lines = {one.name: documentation(one) for one in Bounded.__dataclass_fields__.values()}
+    assert lines == {
+        "least": "at least two (≥ 2)",
+        "above": "above nothing (> 0)",
+        "most": "at most three (≤ 3)",
+        "below": "a rate (≥ 0, < 1)",
+        "follows": "follows (≥ 0, < 1)",
+        "free": "anything",
+        "kind": "one of a, b or c",
+    }
+
+
+@pytest.mark.parametrize(("value", "fits"), [(1, True), (9, True), (0, False), (10, False), (math.nan, False)])
+def test_an_option_is_within_its_range(value, fits):
+    if fits:
+        check_range("--n", value, 1, 9)
+    else:
+        with pytest.raises(RegardError, match="--n must be at"):
+            check_range("--n", value, 1, 9)
+    check_range("--n", 2**31 - 1, 0)
+    with pytest.raises(RegardError, match=f"at most {2**31 - 1}"):
+        check_range("--n", 2**31, 0)
+
+
+def test_a_near_name_comes_before_the_list_of_all():
+    assert did_you_mean("layrs", ["layers", "width"]) == ": did you mean layers?"
+    assert did_you_mean("steps", ["training.steps", "model.width"]) == ": did you mean training.steps?"
+    assert did_you_mean("--steps", ["--training.steps"]) == ": did you mean --training.steps?"
+    assert did_you_mean("zzz", ["layers", "width"]) == " (there are layers, width)."
+    assert did_you_mean("zzz", ["layers", "width"], ["only"]) == " (there are only)."
+    assert closest("LSTM", ["gru", "lstm"]) == ["lstm"]
+
+
+# -- requests --------------------------------------------------------------------------------------------------------
+
+AT_THEIR_BOUNDS = [
+    (TextField(max_length=3), ["", "abc"], ["abcd", 3]),
+    (TextField(min_length=2, max_length=3), ["ab", "abc"], ["a", "abcd"]),
+    (TextField(lines=True), ["a\nb"], ["a\0b"]),
+    (TextField(), ["x" * 300], ["x" * 301, "a\nb", "a\rb", "a\x85b", "a\u2029b"]),
+    (TextField(pattern="[a-z]+"), ["abc"], ["abc1", "1abc", "abc\n"]),
+    (WholeField(ge=-2, le=5), [-2, 5, 3.0], [-3, 6, 3.5, True, "3"]),
+    (NumberField(ge=0, le=2), [0, 2, 1.5], [-1e-9, 2.0001, math.nan, True, "1"]),
+    (ListField(of=WholeField(ge=0, le=9), min_length=1, max_length=3), [[1], [1, 2, 3]], [[], [1] * 4, [10], 1]),
+    (ManyField(kinds=(TextField(min_length=1),), max_length=2, min_length=1), ["a", ["a"], ["a", "b"]],
+     [[], ["a"] * 3, [""], 3]),
+    (TableField(of=WholeField(ge=0, le=9), max_length=2), [{}, {"a": 1, "b": 9}, {"k" * 100: 1}],
+     [{"a": 1, "b": 2, "c": 3}, {"a": 10}, {"k" * 101: 1}, []]),
+    (FlagField(), [True, False], ["1", "true", 1, 0, ""]),
+    (ScalarField(max_length=3), ["abc", True, -3, 1e300], ["abcd", 1e301, None, [1]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "allowed", "refused"), AT_THEIR_BOUNDS)
+def test_a_field_is_refused_just_outside_its_bounds(kind, allowed, refused):
+    for value in allowed:
+        kind.read("it", value)
+    for value in refused:
+        with pytest.raises(FieldError, match="it") as error:
+            kind.read("it", value)
+        assert error.value.field.startswith(("it", "a key of it"))
+
+
+def test_a_setting_becomes_the_words_of_the_command_line():
+    kind = ScalarField()
+    assert [kind.read("it", value) for value in (True, False, 3, 0.5, "x")] == ["true", "false", "3", "0.5", "x"]
+
+
+@dataclass(frozen=True)
+class Asked(Fields):
+    word: str = text(max_length=9, min_length=2, doc="what to say")
+    n: int = whole(2, ge=1, le=5)
+    rate: float = number(0.5, ge=0, le=1)
+    on: bool = flag()
+    kind: str = choice(("a", "b"), "b")
+    some: tuple = list_of(TextField(), max_length=2)
+
+
+def test_the_schema_of_a_request_has_its_bounds_defaults_and_words():
+    schema = Asked.schema()
+    assert schema["required"] == ["word"]
+    assert schema["additionalProperties"] is False
+    properties = schema["properties"]
+    assert properties["word"] == {"type": "string", "minLength": 2, "maxLength": 9, "description": "what to say"}
+    assert properties["n"] == {"type": ["integer", "null"], "minimum": 1, "maximum": 5, "default": 2}
+    assert properties["rate"] == {"type": ["number", "null"], "minimum": 0, "maximum": 1, "default": 0.5}
+    assert properties["on"] == {"type": ["boolean", "null"], "default": False}
+    assert properties["kind"] == {"enum": ["a", "b", None], "default": "b"}
+    kind = Asked.declared()["n"].metadata["kind"]
+    assert ManyField(kinds=(kind,), min_length=1, max_length=3).schema() == {
+        "anyOf": [kind.schema(), {"type": "array", "items": kind.schema(), "minItems": 1, "maxItems": 3}]
+    }
+
+
+def test_of_a_query_the_last_value_counts_and_a_list_has_all():
+    asked = Asked.read_query([("word", "one"), ("some", "a"), ("word", "two"), ("some", "b"), ("on", "false")])
+    assert (asked.word, asked.some, asked.on) == ("two", ("a", "b"), False)
+    for said, wanted in {"": True, "1": True, "true": True, "0": False, "false": False}.items():
+        assert Asked.read({"word": "ab", "on": said}, texts=True).on is wanted
+    with pytest.raises(FieldError, match="on must be true or false"):
+        Asked.read({"word": "ab", "on": "no"}, texts=True)
+    with pytest.raises(FieldError, match="word must be a text, but is missing"):
+        Asked.read({"word": None})
+    with pytest.raises(FieldError) as error:
+        Asked.read({"k" * 150: 1})
+    assert error.value.field == "k" * 100  # however long a name is
+
+
+# -- arguments of the Python API -------------------------------------------------------------------------------------
+
+
+@checked
+def told(
+    word: str = "",
+    *,
+    n: int = 0,
+    rate: float = 0.0,
+    path: str | Path = "",
+    words: Sequence[str] = (),
+    pair: tuple[int, int] | None = None,
+    table: Mapping[str, float] | None = None,
+    lines: Iterable[str] = (),
+):
+    if n == 7:
+        raise RegardError("--top-k and --from.x must be less: write `regard --top-k`.")
+    return list(lines)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"word": 3}, "word must be a string, not 3."),
+        ({"n": 2.0}, "n must be a whole number, not 2.0."),
+        ({"n": True}, "n must be a whole number, not True."),
+        ({"n": 2**63}, "n must be below 2^63."),
+        ({"n": -(2**63)}, "n must be below 2^63."),
+        ({"rate": "1"}, "rate must be a number, not '1'."),
+        ({"path": 5}, "path must be a string or a path, not 5."),
+        ({"words": "abc"}, "words must be a list of strings, not 'abc'."),
+        ({"words": ["a", 3]}, "Item 1 of words must be a string, not 3."),
+        ({"pair": (1, 2, 3)}, "pair must be a pair of whole numbers or None, not (1, 2, 3)."),
+        ({"table": {"a": "b"}}, "table must be a dict of numbers or None, not {'a': 'b'}."),
+    ],
+)
+def test_a_wrong_argument_is_named(given, sentence):
+    with pytest.raises(RegardError) as error:
+        told(**given)
+    assert str(error.value) == sentence
+
+
+def test_right_arguments_pass_and_options_are_named_as_parameters():
+    assert told("a", n=2**63 - 1, rate=1, path=Path("."), words=("a",), pair=[1, 2], table={"a": 1}) == []
+    assert told(lines=iter(["a", "b"])) == ["a", "b"]
+    with pytest.raises(RegardError, match=r"^top_k and from\.x must be less: write `regard --top-k`\.$"):
+        told(n=7)
+    assert in_python("--beam is too large.", {"width"}) == "width is too large."
+    assert in_python("--beam is too large.", {"beam"}) == "beam is too large."
+    assert in_python("see './--odd-name' and a--b") == "see './--odd-name' and a--b"
+
+
+@checked
+def pieces(n: int = 0):
+    yield n
+    raise RegardError("--top-k is too large.")
+
+
+@checked
+class Told:
+    def said(self, n: int, kind: type[RegardError] = RegardError):
+        return n
+
+    def __call__(self, n: int):
+        return n
+
+    def _own(self, n: int):
+        return n
+
+
+def test_what_comes_piece_by_piece_and_methods_are_checked_too():
+    found = pieces(n=3)
+    assert next(found) == 3
+    with pytest.raises(RegardError, match=r"^top_k is too large"):
+        next(found)
+    with pytest.raises(RegardError, match="n must be a whole number, not 'x'"):
+        pieces(n="x")
+    told = Told()
+    assert (told.said(1), told(2), told.said(1, FieldError), told._own("x")) == (
+        1,
+        2,
+        1,
+        "x",
+    )  # the last is Regard's own
+    for call in (told.said, told):
+        with pytest.raises(RegardError, match="n must be a whole number"):
+            call("x")
+    with pytest.raises(RegardError, match="kind must be the class RegardError or one derived from it"):
+        told.said(1, int)
+    with pytest.raises(RegardError, match=r"^n must be a whole number, not 'x{39}…\.$"):
+        told("x" * 60)
+
+
+# -- the machine -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 B"), (999, "999 B"), (1000, "0.977 KiB"), (1 << 20, "1 MiB"), (126 << 30, "126 GiB"),
+     (1 << 40, "1 TiB"), (1234 << 40, "1.23e+03 TiB"), (math.inf, "unknown")],
+)  # fmt: skip
+def test_bytes_are_said_with_their_unit(size, words):
+    assert format_bytes(size) == words
+
+
+def test_the_machine_is_what_the_system_says(monkeypatch):
+    assert device.cores() == len(os.sched_getaffinity(0))
+    cpu = device.pick_device("cpu")
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert device.device_memory(cpu) <= physical
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: "max\n")
+    assert device.device_memory(cpu) == physical
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: "1048576\n")
+    assert device.device_memory(cpu) == 1048576
+    for name in ("tpu", "meta", "cuda:99", ""):
+        with pytest.raises(RegardError, match="is not available here"):
+            device.pick_device(name)
+
+
+def test_the_peak_is_of_this_process_in_bytes():
+    now, peak = device.process_memory("VmRSS"), device.process_memory("VmHWM")
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    assert 1 << 20 < now <= 1.2 * peak
+    assert 0.5 < now / (pages * os.sysconf("SC_PAGE_SIZE")) < 2
+    assert device.peak_memory(device.pick_device("cpu")) >= 0.9 * peak

@@ -1,0 +1,257 @@
+"""The laws of learning and searching at their thresholds, faults that only a translator has, and how laws are run."""
+
+import re
+from math import log
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.base.errors import RegardError
+from regard.laws import learning, registry
+from regard.laws.closeness import Broken, RandomCase
+from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
+from regard.laws.registry import LAWS, builder, draws, never_changed, run_laws, stirred
+from regard.laws.searching import beam_one_is_greedy
+from regard.layers.embedding import Embedding, Output
+from regard.layers.recurrent import GRU
+from regard.layers.state import map_state
+from regard.systems.model import Stack
+from regard.systems.seq2seq import Seq2Seq, Settings
+
+ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
+
+
+def stack(kind=Stack, vocabulary=17, layer=GRU):
+    return kind(Embedding(vocabulary, 8), [layer(8, 8)], Output(8, vocabulary, tied=False, bias=False))
+
+
+def test_there_are_fourteen_laws_in_the_words_of_the_contract():
+    assert [law.number for law in LAWS] == list(range(1, 15))
+    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE))
+    for law in LAWS:
+        said, documented = (set(re.findall(r"\w+", words)) for words in (law.wording, rows[str(law.number)]))
+        assert len(said & documented) >= 0.6 * len(said), law.number
+        assert law.advice
+        assert not law.advice.endswith(".")
+
+
+def test_chosen_laws_are_run_in_their_order_and_told_as_they_come():
+    heard = []
+    results = run_laws(lambda vocabulary=17, **_: stack(vocabulary=vocabulary), heard.append, only=(11, 2, 8))
+    assert results == heard
+    assert [(result.number, result.holds, result.sentence) for result in results] == [
+        (2, True, ""), (8, True, ""), (11, True, ""),
+    ]  # fmt: skip
+
+
+class Raises(Stack):
+    error: Exception = ValueError("shape is wrong.\nmore")
+
+    def hidden_states(self, tokens, state, span):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ValueError("shape is wrong.\nmore"),
+         "it crashed with ValueError (shape is wrong); look at the shapes of what it returns."),
+        (KeyError(), "it crashed with KeyError; look at the shapes of what it returns."),
+        (NotImplementedError(), "its `hidden_states` is not written."),
+        (RegardError("Give it less."), "Give it less."),
+        (Broken("this changes by 3"), "this changes by 3."),
+    ],
+)  # fmt: skip
+def test_a_crash_is_a_broken_law_in_one_sentence(monkeypatch, error, sentence):
+    monkeypatch.setattr(Raises, "error", error)
+    (result,) = run_laws(lambda vocabulary=17, **_: stack(Raises, vocabulary), only=(2,))
+    assert (result.holds, result.sentence) == (False, sentence)
+
+
+def test_cases_fit_into_the_context_and_weights_matter():
+    model = stirred(lambda vocabulary=17, **_: stack(vocabulary=vocabulary))
+    assert not model.training
+    torch.manual_seed(0)
+    plain = stack()
+    torch.manual_seed(0)
+    large = stirred(lambda vocabulary=17, **_: stack(vocabulary=vocabulary))
+    for one, other in zip(plain.parameters(), large.parameters(), strict=True):
+        assert 0.15 < float((other - one).detach().std()) < 0.45
+    assert all(weight.dtype == torch.float64 for weight in model.parameters())
+    assert [(draw.rows, draw.columns) for draw in draws(model)] == [(2, 2), (2, 3), (3, 4), (3, 5), (4, 6), (4, 6)]
+    for context, most in ((18, 6), (12, 4), (9, 3), (3, 2)):
+        model.context = context
+        assert max(draw.columns for draw in draws(model)) == most
+    assert len({draw.seed for draw in draws(model)}) == 6
+
+
+def test_a_source_is_longer_than_the_target_ragged_and_full_somewhere():
+    model = Seq2Seq(17, Settings(layers=1, width=8, embedding=6)).eval()
+    for seed in range(10):
+        draw = RandomCase(seed, 3, 5)
+        source, lengths = draw.sources(model)
+        assert source.shape == (3, 6)
+        assert lengths.max() == 6
+        assert lengths.min() >= 1
+        for row in range(3):
+            alone = draw.begin(model, row=row)["past"]["0"]["hidden"]
+            assert torch.allclose(alone[0], draw.begin(model)["past"]["0"]["hidden"][row], atol=1e-6)
+
+
+class Idle(GRU):
+    def begin(self, rows, **options):
+        return {**super().begin(rows, **options), "never": torch.zeros(rows, dtype=torch.float64)}
+
+    def forward(self, x, state, span):
+        y, new = super().forward(x, {"hidden": state["hidden"]}, span)
+        return y, {**new, "never": state["never"]}
+
+
+def test_a_state_that_nothing_changes_is_named():
+    assert never_changed(lambda vocabulary=17, **_: stack(vocabulary=vocabulary, layer=Idle)) == ["never"]
+    assert never_changed(lambda vocabulary=17, **_: stack(vocabulary=vocabulary)) == []
+
+
+@pytest.mark.parametrize("system", ["lstm", "gpt", "transformer"])
+def test_a_learner_has_no_dropout_and_others_have(system):
+    build = builder(system)
+    rates = [
+        {module.p for module in build(learner=learner).modules() if isinstance(module, torch.nn.Dropout)}
+        for learner in (True, False)
+    ]
+    assert rates[0] == {0.0}
+    assert 0.3 in rates[1]
+    assert build(29).vocabulary == 29
+
+
+# -- learning --------------------------------------------------------------------------------------------------------
+
+
+class Off(Stack):
+    """Its loss is log V and a little more."""
+
+    by = 0.0
+
+    def loss(self, tokens, targets, state=None, lengths=None):
+        return torch.full(tokens.shape, log(self.vocabulary) + self.by), {}
+
+
+@pytest.mark.parametrize(("by", "holds"), [(0.049, True), (-0.049, True), (0.051, False), (-0.051, False)])
+def test_an_untrained_loss_is_within_a_twentieth_of_log_v(monkeypatch, by, holds):
+    monkeypatch.setattr(Off, "by", by)
+    if holds:
+        untrained_it_knows_nothing(stack(Off), RandomCase(1, 4, 5))
+    else:
+        with pytest.raises(Broken, match="untrained its loss is"):
+            untrained_it_knows_nothing(stack(Off), RandomCase(1, 4, 5))
+
+
+class ByRows(Stack):
+    """12: its loss is divided by the number of rows."""
+
+    def loss(self, tokens, targets, state=None, lengths=None):
+        cost, state = super().loss(tokens, targets, state, lengths)
+        return cost * (1 + 1e-7 * len(tokens)), state
+
+
+def test_a_loss_that_depends_on_the_number_of_rows_breaks_law_12():
+    torch.manual_seed(0)
+    micro_batches_are_one_batch(stack().double(), RandomCase(3, 3, 4))
+    with pytest.raises(Broken, match="cutting a batch into 3 changes the loss"):
+        micro_batches_are_one_batch(stack(ByRows).double(), RandomCase(3, 3, 4))
+
+
+def test_other_first_weights_are_tried_three_times_and_no_more(monkeypatch):
+    seeds, good = [], [1]
+
+    def memorises(model, **how):
+        seeds.append(torch.initial_seed())
+        if seeds[-1] < good[0]:
+            raise Broken("it does not learn")
+
+    monkeypatch.setattr(learning, "it_memorises_four_sentences", memorises)
+    for first, wanted in ((1, [1]), (2, [1, 2]), (3, [1, 2, 3])):
+        good[0] = first
+        seeds.clear()
+        it_can_memorise(stack)
+        assert seeds == wanted
+    seeds.clear()
+    good[0] = 4
+    with pytest.raises(Broken):
+        it_can_memorise(stack)
+    assert seeds == [1, 2, 3]
+
+
+class Deaf(Stack):
+    """It hears only that there is a word, so that two continuations of the same word cannot be told apart."""
+
+    def hidden_states(self, tokens, state, span):
+        return super().hidden_states(torch.ones_like(tokens), state, span)
+
+
+def test_who_cannot_tell_words_apart_does_not_memorise():
+    torch.manual_seed(0)
+    with pytest.raises(Broken, match="after 60 steps on four sentences it still gives some next word a probability"):
+        learning.it_memorises_four_sentences(stack(Deaf, 20), steps=60)
+    learning.it_memorises_four_sentences(stack(vocabulary=20), steps=1000)
+
+
+def test_a_counted_system_is_not_trained(monkeypatch):
+    monkeypatch.setattr(registry, "it_can_memorise", lambda build: pytest.fail("it was trained"))
+    assert [result.holds for result in run_laws(builder("ngram"), only=(13,))] == [True]
+
+
+# -- searching -------------------------------------------------------------------------------------------------------
+
+
+class KnowsItsRow(Stack):
+    """7: a text that is written beside others is another one."""
+
+    def predict(self, hidden):
+        logits = super().predict(hidden)
+        return logits if len(logits) == 1 else logits.roll(1, dims=-1)
+
+
+def test_a_text_that_depends_on_its_batch_mates_breaks_law_7():
+    torch.manual_seed(0)
+    beam_one_is_greedy(stack().double().eval(), RandomCase(3, 3, 5))
+    with pytest.raises(Broken, match="a beam of 1 writes"):
+        beam_one_is_greedy(stack(KnowsItsRow).double().eval(), RandomCase(3, 3, 5))
+
+
+# -- translators -----------------------------------------------------------------------------------------------------
+
+
+class AnotherSource(Seq2Seq):
+    """10: the hypotheses of a source begin with the memory of another."""
+
+    def begin_from(self, encoded, source, lengths, *, width=1, **how):
+        if width > 1:
+            encoded = map_state(lambda part: part.roll(1, dims=0), encoded)
+        return super().begin_from(encoded, source, lengths, width=width, **how)
+
+
+class ExplainsAnother(Seq2Seq):
+    """5: the source is explained by other numbers."""
+
+    def explain_encode(self, source, lengths):
+        encoded, parts = super().explain_encode(source, lengths)
+        return map_state(lambda part: part * (1 + 1e-7), encoded), parts
+
+
+class ReadsPadding(Seq2Seq):
+    """3: the padding of a source counts."""
+
+    def encode(self, source, lengths):
+        return super().encode(source, None)
+
+
+@pytest.mark.parametrize(("kind", "law"), [(AnotherSource, 10), (ExplainsAnother, 5), (ReadsPadding, 3)])
+def test_a_fault_of_a_translator_breaks_its_law(kind, law):
+    def build(vocabulary=17, **_):
+        return kind(vocabulary, Settings(layers=1, width=8, embedding=6))
+
+    (result,) = run_laws(build, only=(law,))
+    assert not result.holds
+    assert not result.sentence.startswith("it crashed"), result.sentence

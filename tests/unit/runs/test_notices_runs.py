@@ -1,0 +1,429 @@
+"""Runs seen from outside: every changed setting is found, figures have their measure, and folders their names."""
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.base.digests import with_digest
+from regard.base.errors import RegardError
+from regard.corpora.phrasebook import make_pairs
+from regard.runs import lists, resolve
+from regard.runs.ancestors import Ancestors, digests, provenance
+from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
+from regard.runs.recipe import compose
+from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
+from regard.runs.run_report import MEASURES, effort, finding
+from regard.runs.store.facts import read_facts
+from regard.runs.store.folder import (
+    MAY_CHANGE,
+    MAY_MOVE,
+    _check_kept,
+    average_weights,
+    forbidden_tokens,
+    moments,
+    open_recipe,
+    read_weights,
+    unseen_bytes,
+)
+from regard.runs.store.history import History
+from regard.runs.store.list import compare_runs, describe, find_runs, list_runs, short_names, size_on_disk
+from regard.runs.store.lock import check_free, claimed, free_folder
+from regard.runs.tracking import scalars
+from regard.systems.catalogue import SYSTEMS
+from regard.text.corpus import open_corpus
+from regard.training.checkpoint import load_tensors
+
+SHORT = {"steps": 6, "evaluate_every": 2, "batch_tokens": 128, "threads": 1, "warmup": 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def translator(folder):
+    """A run that kept the weights of its last two validations and snapshots of two moments."""
+    pairs = make_pairs(120, seed=5, longest=6)
+    (folder / "pairs.tsv").write_text("".join(f"{p.source}\t{p.target}\n" for p in pairs), encoding="utf-8")
+    training = SHORT | {"keep": 2, "snapshots": 2}
+    how = {"data": {"tokenizer": "word"}, "training": training, "model": {"width": 8, "embedding": 8}}
+    return regard.train("seq2seq", data=str(folder / "pairs.tsv"), run=folder / "translator", size="tiny", settings=how)
+
+
+@pytest.fixture(scope="module")
+def counted(folder):
+    (folder / "text.txt").write_text("".join(f"line {n} of the text\n" for n in range(200)), encoding="utf-8")
+    return regard.train("ngram", data=str(folder / "text.txt"), run=folder / "counted")
+
+
+# -- a recipe that was changed ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", [system.name for system in SYSTEMS])
+def test_every_setting_that_was_changed_is_found(system, tmp_path):
+    """All but where and in how many parts it is computed, and where its data are."""
+    tree = json.loads(json.dumps(compose(system, "tiny").tree()))
+    for part, values in tree.items():
+        for name in values if isinstance(values, dict) else [None]:
+            other = json.loads(json.dumps(tree))
+            if name is None:
+                other[part] = "another"
+            else:
+                other[part][name] = "another"
+            may = (part == "training" and name in MAY_CHANGE) or (part == "data" and name in MAY_MOVE)
+            if may:
+                _check_kept(tree, other, tmp_path)
+            else:
+                key = part if name is None else f"{part}.{name}"
+                with pytest.raises(RegardError, match=rf"was changed: {key} was .* and is 'another'"):
+                    _check_kept(tree, other, tmp_path)
+    assert set(MAY_MOVE) == {"corpus", "also", "monolingual", "translator"}
+    assert set(MAY_CHANGE) == {"accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads"}
+
+
+def test_a_run_opens_with_the_recipe_it_was_made_with_and_no_other(counted, tmp_path):
+    copy = shutil.copytree(counted.folder, tmp_path / "copy")
+    assert open_recipe(copy).model == counted.recipe.model
+    text = (copy / "recipe.toml").read_text()
+    (copy / "recipe.toml").write_text(text.replace("order = 3", "order = 4"))
+    assert text != (copy / "recipe.toml").read_text()
+    with pytest.raises(RegardError, match=r"model\.order was 3 and is 4"):
+        open_recipe(copy)
+
+
+# -- weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_average_is_the_mean_of_the_last_validations_alone(translator):
+    kept = sorted((translator.folder / "kept").glob("*.safetensors"), key=lambda path: int(path.stem))
+    assert [int(path.stem) for path in kept] == [4, 6]
+    one, two = (load_tensors(path)[0] for path in kept)
+    for name, weight in average_weights(translator.folder, 2).items():
+        assert torch.allclose(weight, (one[name] + two[name]) / 2, atol=1e-7)
+        assert weight.dtype == one[name].dtype
+    assert all(torch.equal(weight, two[name]) for name, weight in average_weights(translator.folder, 1).items())
+    for count, said in ((3, "kept the weights of 2 validations"), (0, "at least 1")):
+        with pytest.raises(RegardError, match=said):
+            average_weights(translator.folder, count)
+
+
+def test_weights_of_a_step_are_those_of_that_step(translator):
+    found = moments(translator.folder)
+    assert list(found) == sorted(found)
+    assert {4, 6} <= set(found)
+    for step, path in found.items():
+        assert int(path.stem) == step
+        for name, weight in read_weights(translator.folder, str(step)).items():
+            assert torch.equal(weight, load_tensors(path)[0][name])
+    with pytest.raises(RegardError, match="no weights of step 5: it kept those of"):
+        read_weights(translator.folder, "5")
+    with pytest.raises(RegardError, match="must be best, last, or a step"):
+        read_weights(translator.folder, "newest")
+    last, six = read_weights(translator.folder, "last"), load_tensors(found[6])[0]
+    assert all(torch.equal(last[name], six[name]) for name in six)
+
+
+def test_lost_best_weights_are_not_replaced_by_the_last_in_silence(translator, tmp_path):
+    copy = shutil.copytree(translator.folder, tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(RegardError, match=r"model\.safetensors is missing: restore it, or use --weights last"):
+        read_weights(copy)
+    assert read_weights(copy, "last")
+
+
+# -- runs side by side -----------------------------------------------------------------------------------------------
+
+
+def changed(run, tmp_path, name, **facts):
+    copy = shutil.copytree(run.folder, tmp_path / name)
+    made = {**read_facts(copy), **facts}
+    (copy / "run.json").write_text(json.dumps(with_digest(made)))
+    return copy
+
+
+def test_a_row_has_the_figures_of_its_run(translator, counted):
+    row = describe(translator.folder)
+    note = load_tensors(translator.folder / "model.safetensors")[1]
+    assert (row["state"], row["step"], row["system"], row["size"]) == ("done", 6, "seq2seq", "tiny")
+    assert row["parameters"] == translator.parameters
+    assert row["measure"] == ("bleu" if "bleu" in note else "perplexity")
+    assert row["best"] == pytest.approx(note["bleu"] if "bleu" in note else math.exp(note["validation_loss"]))
+    assert row["best_step"] == note["step"]
+    assert row["bytes"] == sum(path.stat().st_size for path in translator.folder.rglob("*") if path.is_file())
+    plain = describe(counted.folder)
+    assert (plain["state"], plain["step"], plain["measure"]) == ("done", None, "perplexity")
+    assert (plain["from"], plain["why"]) == (None, None)
+
+
+def test_whether_figures_can_be_compared_is_said(counted, translator, tmp_path):
+    folder, facts = counted.folder, read_facts(counted.folder)
+    assert compare_runs([folder, folder])["note"] == ""
+    assert compare_runs([folder, folder])["settings"] == {}
+    data = changed(counted, tmp_path, "data", corpus={**facts["corpus"], "checksum": "other"})
+    assert "different data" in compare_runs([folder, data])["note"]
+    assert list(compare_runs([folder, data])["settings"]) == ["data.checksum"]
+    cut = changed(counted, tmp_path, "cut", files={**facts["files"], "tokenizer.json": "other"})
+    assert "tokenizers differ" in compare_runs([folder, cut])["note"]
+    machine = changed(counted, tmp_path, "machine", torch="0.1", device="abacus")
+    found = compare_runs([folder, machine])
+    assert found["note"] == ""
+    assert found["settings"] == {"device": [facts["device"], "abacus"], "torch": [facts["torch"], "0.1"]}
+    order = changed(counted, tmp_path, "order", recipe={**facts["recipe"], "model": {"order": 2}})
+    assert compare_runs([folder, order])["settings"]["model.order"] == [3, 2]
+    with pytest.raises(RegardError, match="Name two runs or more"):
+        compare_runs([folder])
+    assert short_names(["runs/one", "runs\\two/"]) == ["one", "two"]
+    assert short_names(["a/one", "b/one"]) == ["a/one", "b/one"]
+
+
+def test_runs_are_found_three_folders_deep_and_links_only_to_runs(counted, tmp_path):
+    deep = tmp_path / "a" / "b" / "c"
+    shutil.copytree(counted.folder, deep / "in")
+    shutil.copytree(counted.folder, deep / "d" / "too deep")
+    shutil.copytree(counted.folder, tmp_path / ".hidden" / "run")
+    (tmp_path / "link").symlink_to(counted.folder)
+    (tmp_path / "link to a folder").symlink_to(tmp_path / "a")
+    assert [path.relative_to(tmp_path).as_posix() for path in find_runs(tmp_path)] == ["a/b/c/in", "link"]
+    assert size_on_disk(tmp_path / "link to a folder" / "b") > 0
+    assert [Path(row["run"]).name for row in list_runs(tmp_path)] == ["in", "link"]
+    for name, created in (("zebra", "2025-01-01T00:00:00+00:00"), ("ant", "2099-01-01T00:00:00+00:00")):
+        changed(counted, tmp_path, name, created=created)
+    assert [Path(row["run"]).name for row in list_runs(tmp_path)] == ["zebra", "in", "link", "ant"]  # newest last
+    with pytest.raises(RegardError, match="There is no folder"):
+        list_runs(tmp_path / "none")
+
+
+# -- folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_free_name_is_the_first_that_is_free_and_gone_if_nothing_was_made(tmp_path):
+    wanted = tmp_path / "runs" / "gpt-text"
+    names = []
+    for _ in range(3):
+        with free_folder(wanted) as made:
+            names.append(made.name)
+    assert names == ["gpt-text", "gpt-text-2", "gpt-text-3"]
+    with pytest.raises(ValueError, match="stop"), free_folder(wanted) as made:
+        raise ValueError("stop")
+    assert made.name == "gpt-text-4"
+    assert not made.exists()
+    with pytest.raises(ValueError, match="stop"), free_folder(tmp_path / "new" / "run"):
+        raise ValueError("stop")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(ValueError, match="stop"), claimed(tmp_path / "mine"):
+        raise ValueError("stop")
+    assert not (tmp_path / "mine").exists()
+    (tmp_path / "theirs").mkdir()
+    with pytest.raises(ValueError, match="stop"), claimed(tmp_path / "theirs"):
+        raise ValueError("stop")
+    assert list((tmp_path / "theirs").iterdir()) == []
+    (tmp_path / "theirs" / "file").write_text("x")
+    with pytest.raises(RegardError, match="exists already and is not a run"):
+        check_free(tmp_path / "theirs")
+
+
+def test_data_are_found_where_they_were_or_beside_the_run_or_here(counted, tmp_path, monkeypatch):
+    run, here = tmp_path / "run", tmp_path / "here"
+    run.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    recipe = counted.recipe.replace(data={"corpus": str(tmp_path / "gone" / "text.txt")})
+    with pytest.raises(RegardError, match="is missing; Regard looked at"):
+        with_data_found(run, recipe)
+    for place in (here, run, tmp_path / "gone"):
+        place.mkdir(exist_ok=True)
+        (place / "text.txt").write_text("x\n")
+        assert with_data_found(run, recipe).data.corpus == str(place / "text.txt")  # the nearest to the recipe first
+
+
+def test_the_split_is_test_unless_there_is_none(counted):
+    corpus = open_corpus(counted.recipe.data.corpus)
+    assert choose_split(corpus, None) == "test"
+    for splits, wanted in ((("train", "valid"), "valid"), (("train",), "train"), (("valid", "test"), "test")):
+        some = dataclasses.replace(corpus, splits={name: corpus.splits[name] for name in splits})
+        assert choose_split(some, None) == wanted
+    with pytest.raises(RegardError, match="has no split 'dev'; it has train, valid, test"):
+        choose_split(corpus, "dev")
+    assert is_whole_file(counted.recipe.data.corpus, "all")
+    assert not is_whole_file("phrasebook", None)
+    with pytest.raises(RegardError, match="--split all uses a --data file as it is, and phrasebook is none"):
+        is_whole_file("phrasebook", "all")
+    refuse_reading("", "utf-8")
+    for columns, encoding in (("1,2", "utf-8"), ("", "latin-1")):
+        with pytest.raises(RegardError, match="describes how to read another file"):
+            refuse_reading(columns, encoding)
+
+
+# -- settings that follow the corpus ---------------------------------------------------------------------------------
+
+
+def test_a_file_is_small_below_its_bound(tmp_path):
+    path = tmp_path / "text.txt"
+    for size, small in ((resolve.SMALL_FILE - 1, True), (resolve.SMALL_FILE, False)):
+        path.write_bytes(b"x" * size)
+        assert is_small_file(str(path)) == small
+    assert not is_small_file(None)
+    assert not is_small_file("phrasebook")
+    assert resolve.SMALL_FILE == 200_000
+
+
+def test_a_corpus_is_small_if_it_would_be_read_more_than_a_hundred_times():
+    settings = compose("lstm", "tiny").training
+    settings = dataclasses.replace(settings, steps=1000, batch_tokens=1000, warmup=500, evaluate_every=900)
+    assert small_corpus_defaults(settings, 10_000, 10, ()) == {}
+    assert small_corpus_defaults(settings, 9_999, 10, ("training.steps",)) == {}
+    found = small_corpus_defaults(settings, 20_000 // 3, 10, ())
+    assert found == {"batch_tokens": 512, "steps": 1000, "warmup": 100, "evaluate_every": 26, "patience": 10}
+    assert small_corpus_defaults(settings, 6_666, 700, ())["batch_tokens"] == 700
+    fewer = small_corpus_defaults(settings, 2_000, 10, ())
+    assert (fewer["batch_tokens"], fewer["steps"], fewer["evaluate_every"]) == (512, 391, 8)
+    kept = small_corpus_defaults(settings, 2_000, 10, ("training.batch_tokens", "training.patience"))
+    assert "patience" not in kept
+    assert "batch_tokens" not in kept
+    assert kept["steps"] == 200
+    spent = small_corpus_defaults(settings, 2_000, 10, ("training.budget",))
+    assert set(spent) == {"batch_tokens", "warmup", "evaluate_every"}
+    recipe, notes = resolve.resolve(compose("lstm", "tiny", {"model": {"dropout": 0.1}}), CorpusFacts(2_000, 10))
+    assert recipe.model.dropout == 0.1 or "model.dropout" not in recipe.given
+    assert notes
+    said = describe_plan(dataclasses.replace(settings, **fewer), 2_000)
+    assert "at most 391 steps of 512 tokens (100 epochs), or until 10 validations bring no improvement" in said
+
+
+@pytest.mark.parametrize(("budget", "many"), [("60s", 10), ("600s", 10), ("900s", 15), ("3600s", 60)])
+def test_validations_are_spread_over_a_budget_in_seconds(budget, many):
+    settings = compose("lstm", "tiny", {"training": {"budget": budget}}).training
+    assert validation_schedule(settings, ()) == {"validations": many, "checkpoint_every": 0}
+    assert validation_schedule(settings, ("training.evaluate_every",)) == {}
+    assert validation_schedule(settings, ("training.checkpoint_every",)) == {"validations": many}
+    assert validation_schedule(dataclasses.replace(settings, snapshots=90), ())["validations"] == 89
+    assert validation_schedule(dataclasses.replace(settings, budget=""), ()) == {}
+
+
+# -- where it comes from ---------------------------------------------------------------------------------------------
+
+
+def test_how_much_of_held_out_text_an_ancestor_was_trained_on(counted):
+    corpus = open_corpus(counted.recipe.data.corpus)
+    test = list(digests(corpus.splits["test"]))
+    parent = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
+    known = Ancestors((parent,), np.sort(np.array(test[:3], np.uint64)))
+    (note,) = known.notes(corpus)
+    share = f"{100 * 3 / len(test):.1f} %"
+    assert note == f"3 of {len(test)} lines of test ({share}) were already trained on by parent, and so not held out."
+    one = Ancestors((parent, parent), np.array(test[:1], np.uint64)).notes(corpus)[0]
+    assert "was already trained on by parent or its ancestors" in one
+    assert Ancestors((parent,)).notes(corpus) == ["No line of valid or test was trained on by parent."]
+    assert Ancestors().notes(corpus) == []
+    unknown = Ancestors(({**parent, "unknown": "what parent was trained on"},)).notes(corpus)
+    assert unknown == ["Lines of valid or test may not be held out, as it is unknown what parent was trained on."]
+    assert provenance(parent) == "weights w, trained on x, checksum c"
+    assert provenance({**parent, "unknown": "?"}) == "weights w, its text is unknown"
+    assert known.among([test[0], 5]) == {test[0]}
+
+
+def test_lines_that_occur_twice_count_twice(tmp_path):
+    (tmp_path / "twice.txt").write_text("".join(f"line {n // 2} of the text\n" for n in range(400)))
+    corpus = open_corpus(str(tmp_path / "twice.txt"))
+    test = list(digests(corpus.splits["test"]))
+    assert len(test) == 2 * len(set(test)) > 2
+    parent = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
+    (note,) = Ancestors((parent,), np.array(test[:1], np.uint64)).notes(corpus)
+    assert note.startswith(f"2 of {len(test)} lines of test ({100 * 2 / len(test):.1f} %) were already trained on")
+
+
+def test_only_bytes_that_the_text_does_not_have_are_never_written(counted, tmp_path):
+    tokenizer = counted.tokenizer
+    assert set(forbidden_tokens(tokenizer)) == {n for n in tokenizer.specials if n != tokenizer.eos}
+    assert tokenizer.eos not in forbidden_tokens(tokenizer, [tokenizer.eos])
+    assert {3, 4} <= set(forbidden_tokens(tokenizer, [4, 3]))
+    (tmp_path / "text.txt").write_text("".join(f"bytes {n % 9}\n" for n in range(100)))
+    run = regard.train("ngram", data=str(tmp_path / "text.txt"), run=tmp_path / "bytes",
+                       settings={"data": {"tokenizer": "byte"}})  # fmt: skip
+    unseen = unseen_bytes(run.tokenizer, np.array(run.tokenizer.encode("bytes 012345678\n")))
+    seen = {run.tokenizer.tokens[n] for n in run.tokenizer.byte_pieces if n not in unseen}
+    assert {"b", "y", "t", "e", "s"} <= seen
+    assert len(unseen) == len(run.tokenizer.byte_pieces) - len(set(run.tokenizer.encode("bytes 012345678")))
+    breaks = forbidden_tokens(run.tokenizer, one_line=True)
+    assert {"\n", "\r", "\t"} <= {run.tokenizer.tokens[n] for n in breaks}
+
+
+# -- words and numbers -----------------------------------------------------------------------------------------------
+
+ROW = {"step": 2, "tokens": 20, "seconds": 1.0, "loss": 2.0, "perplexity": 7.389, "learning_rate": 0.1}
+VALID = {**ROW, "step": 2000, "split": "valid", "loss": 1.5, "perplexity": 4.48}
+
+
+def test_the_finding_is_the_best_validation_with_its_name():
+    worse = {**VALID, "step": 4000, "loss": 1.6, "perplexity": 4.95}
+    assert finding([ROW, VALID, worse], None) == "Perplexity on the validation split: 4.480, at step 2000."
+    bleu = [{**VALID, "bleu": 10.0}, {**worse, "bleu": 12.5}]
+    assert finding(bleu, None) == "BLEU on the validation split: 12.50, at step 4000."
+    right = [{**VALID, "accuracy": 0.5}]
+    assert finding(right, None) == "Accuracy on the validation split: 0.5000, at step 2000."
+    assert finding([ROW], None) == ""
+    assert finding([VALID], {"split": "test", "perplexity": 5.0}) == "Perplexity on the test split: 5.000."
+    assert (
+        finding([], {"split": "test", "bleu": {"score": 30.0}, "perplexity": 5.0}) == "BLEU on the test split: 30.00."
+    )
+
+
+def test_every_measure_has_its_name_and_unit():
+    assert MEASURES == {
+        "bleu": "BLEU", "chrf": "chrF", "accuracy": "accuracy", "macro_f1": "F1, mean over labels",
+        "exact": "share that equals its reference", "perplexity": "perplexity",
+        "bits_per_character": "bits per character", "cross_entropy": "cross-entropy (nats)",
+        "alignment_error_rate": "alignment error rate",
+    }  # fmt: skip
+
+
+def test_the_effort_is_that_of_the_last_row(counted):
+    said = effort(counted, {"device": "abacus"}, [ROW, {**VALID, "tokens": 123, "seconds": 61.0}])
+    assert said.startswith(f"{counted.parameters} parameters; 2000 steps over 123 tokens in ")
+    assert said.endswith("1 min 01 s, on abacus.")
+
+
+def test_curves_of_a_tracker_have_the_names_of_their_parts():
+    assert scalars({**ROW, "note": "x", "bad": math.nan}) == {
+        "train/tokens": 20.0, "train/seconds": 1.0, "train/loss": 2.0, "train/perplexity": 7.389,
+        "train/learning_rate": 0.1,
+    }  # fmt: skip
+    assert scalars(VALID)["valid/loss"] == 1.5
+
+
+def test_a_history_is_drawn_against_tokens_with_its_labels():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    axes = History([ROW, VALID]).plot("learning_rate")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("tokens seen", "learning rate")
+    assert [(line.get_label(), *line.get_xdata()) for line in axes.lines] == [("training", 20), ("validation", 20)]
+    assert History([ROW, VALID]).validations == [VALID]
+    with pytest.raises(RegardError, match="did you mean learning_rate"):
+        History([ROW]).plot("learning_rat")
+
+
+def test_a_list_of_a_program_is_one_file_for_each_content(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    one, same, other = (lists.as_file(data) for data in (["a", "b"], ("a", "b"), ["a", "c"]))
+    assert one == same != other
+    assert Path(one).read_bytes() == b"a\nb\n"
+    pairs = Path(lists.as_file([("x", "ü"), ("y", "z")]))
+    assert pairs.suffix == ".jsonl"
+    assert [json.loads(line) for line in pairs.read_text("utf-8").splitlines()] == [
+        {"source": "x", "target": "ü"}, {"source": "y", "target": "z"},
+    ]  # fmt: skip
+    assert lists.as_file("phrasebook") == "phrasebook"
+    for wrong in ([], ["a\nb"], [("a", "b\tc")], [("a",)], ["a", 3]):
+        with pytest.raises(RegardError):
+            lists.as_file(wrong)
+    assert list(lists.each_line(["a\r\n", "b\n", "c"])) == ["a", "b", "c"]
+    assert os.listdir(tmp_path / "lists")

@@ -1,0 +1,454 @@
+"""The lab's ordinary life: what a list says of each run, what is looked at again, and limits at their last number."""
+
+import asyncio
+import json
+import math
+import os
+from collections import OrderedDict
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from regard.base.digests import with_digest
+from regard.base.errors import RegardError
+from regard.base.locks import try_lock
+from regard.training.metrics import append_metrics
+from regard.web.lab import events, guarded_folder, requests, runs_folder, samples, traces, uploads, worker
+from regard.web.lab.guarded_folder import read_plain
+from regard.web.lab.opened_runs import open_run
+from regard.web.lab.runs_folder import RunsFolder, best_of
+from regard.web.lab.samples import Samples
+from regard.web.lab.trash import Trash
+
+ROW = {"step": 1, "tokens": 10, "seconds": 0.5, "loss": 2.0, "perplexity": 7.4, "learning_rate": 0.1}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunsFolder(tmp_path / "runs")
+
+
+def make_run(folder, name, created="2026-01-01", training=None, rows=(ROW,), **facts):
+    from safetensors.numpy import save_file
+
+    path = folder.root / name
+    path.mkdir(parents=True)
+    recipe = {"system": "lstm", "size": "tiny", "training": training or {"steps": 4, "budget": ""}}
+    made = {"format": 1, "created": created, "recipe": recipe, **facts}
+    (path / "run.json").write_text(json.dumps(with_digest(made)))
+    (path / "metrics.jsonl").write_text("")
+    for row in rows:
+        append_metrics(path / "metrics.jsonl", row)
+    (path / "recipe.toml").write_text('system = "lstm"\n')
+    save_file({}, path / "training.safetensors", {"regard": json.dumps({"progress": {"step": 1}})})
+    return path
+
+
+# -- the list --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("training", "row", "share", "goal"),
+    [
+        ({"steps": 4, "budget": ""}, {"step": 1}, 0.25, "4 steps"),
+        ({"steps": 4, "budget": ""}, {"step": 9}, 1.0, "4 steps"),
+        ({"steps": 4, "budget": "40 tokens"}, {"tokens": 10}, 0.25, "40 tokens"),
+        ({"steps": 4, "budget": "20s"}, {"seconds": 5.0}, 0.25, "20s"),
+        ({"steps": 4, "budget": "20s"}, {"seconds": 5.0, "elapsed": 10.0}, 0.25, "20s"),
+    ],
+)
+def test_the_share_is_that_of_the_budget_in_its_own_unit(folder, training, row, share, goal):
+    made = make_run(folder, "a", training=training, rows=[{**ROW, **row}])
+    found = folder.summary(made)
+    assert found["share"] == pytest.approx(share)
+    assert found["goal"] == goal
+    assert found["state"] == "stopped"
+    assert (found["drawn"], found["counted"], found["kept"]) == (True, False, 0)
+    empty = folder.summary(make_run(folder, "b", training=training, rows=()))
+    assert (empty["share"], empty["drawn"], empty["last"]) == (None, False, None)
+
+
+def test_a_summary_tells_which_runs_were_measured_alike(folder):
+    facts = {"corpus": {"name": "text", "checksum": "abc"}, "files": {"tokenizer.json": "cut"}, "parameters": 7,
+             "device": "abacus"}  # fmt: skip
+    found = folder.summary(make_run(folder, "a", **facts))
+    assert (found["corpus"], found["text"], found["tokens"]) == ("text", "abc", "cut")
+    assert (found["parameters"], found["device"], found["created"]) == (7, "abacus", "2026-01-01")
+    plain = folder.summary(make_run(folder, "b", corpus={"name": "text"}))
+    assert (plain["text"], plain["tokens"]) == ("text", "")
+    for name, step in (("kept", 5), ("kept", 6), ("snapshots", 6)):
+        (folder.root / "a" / name).mkdir(exist_ok=True)
+        (folder.root / "a" / name / f"{step}.safetensors").write_text("")
+    assert folder.summary(folder.root / "a")["kept"] == 2
+    with try_lock(folder.root / "a" / ".lock"):
+        assert folder.summary(folder.root / "a")["state"] == "running"
+    assert best_of({"validation_loss": math.log(5), "step": 3, "bleu": 20.0, "accuracy": math.nan}) == {
+        "step": 3, "loss": math.log(5), "perplexity": pytest.approx(5.0), "bleu": 20.0,
+    }  # fmt: skip
+    assert best_of({"validation_loss": math.inf}) is None
+
+
+def test_the_newest_run_comes_first_and_what_lies_too_deep_is_not_found(folder, monkeypatch):
+    for name, created in (("old", "2025-01-01"), ("new", "2026-05-05"), ("a/b/mid", "2026-02-02")):
+        make_run(folder, name, created)
+    make_run(folder, "a/b/c/deep", "2026-03-03")
+    make_run(folder, "uploads/not", "2026-03-03")
+    make_run(folder, "new/inside", "2026-03-03")  # nothing lies below a run
+    assert [run["name"] for run in folder.runs()] == ["new", "a/b/mid", "old"]
+    assert (runs_folder.MAX_DEPTH, runs_folder.MOST_RUNS) == (3, 2000)
+    monkeypatch.setattr(runs_folder, "MOST_RUNS", 2)
+    assert len(folder.runs()) == 2
+
+
+def test_a_file_is_read_again_when_it_was_written_and_not_before(folder):
+    path = folder.root / "a.json"
+    path.write_text('{"a": 1}')
+    os.utime(path, ns=(1, 1))
+    reads = []
+
+    def look():
+        return folder._cached(path, lambda: reads.append(1) or json.loads(path.read_text()))
+
+    assert look() == look() == {"a": 1}
+    assert len(reads) == 1
+    path.write_text('{"a": 2}')  # of the same size
+    os.utime(path, ns=(2, 2))
+    assert look() == {"a": 2}
+    other = folder.root / "b.json"
+    other.write_text('{"a": 3}')
+    os.utime(other, ns=(2, 2))
+    os.replace(other, path)  # of the same size and time
+    assert look() == {"a": 3}
+    path.write_text("{")
+    for _ in range(2):
+        with pytest.raises(RegardError):
+            look()
+    assert len(reads) == 4  # an error is remembered, too
+    path.write_text('{"a": 4}')
+    assert look() == {"a": 4}
+
+
+def test_a_comparison_counts_its_runs_and_those_that_are_done(folder):
+    path = folder.root / "both"
+    path.mkdir()
+    entrants = [{"label": "lstm", "seeds": [1, 2]}, {"label": "ngram", "seeds": [1]}, {"label": "old"}]
+    tree = {"question": {"data": "x"}, "facts": {"created": "2026", "corpus": {"name": "text"}, "command": "regard"},
+            "entrants": entrants}  # fmt: skip
+    (path / "comparison.json").write_text(json.dumps(tree))
+    for name in ("lstm-seed2", "ngram", "lstm"):  # the last is none of its runs
+        (path / name).mkdir()
+        (path / name / "result.json").write_text("{}")
+    (found,) = folder.comparisons()
+    assert (found["runs"], found["finished"], found["systems"]) == (4, 2, ["lstm", "ngram", "old"])
+    assert (found["corpus"], found["command"], found["live"]) == ("text", "regard", False)
+
+
+def test_the_results_of_a_claim_come_newest_first_and_of_that_claim_alone(folder):
+    for age, name in ((3, "a"), (1, "b"), (2, "c")):
+        (folder.root / name).mkdir()
+        file = folder.root / name / "claims.json"
+        file.write_text(
+            json.dumps([{"name": "hull", "numbers": age}, {"name": "other", "numbers": 0}, {"name": "hull"}])
+        )
+        os.utime(file, (1000 - age, 1000 - age))
+    assert {name: one["numbers"] for name, one in folder.claim_results("hull").items()} == {"b": 1, "c": 2, "a": 3}
+    assert list(folder.claim_results("hull")) == ["b", "c", "a"]
+
+
+# -- samples ---------------------------------------------------------------------------------------------------------
+
+
+def test_samples_are_of_this_run_one_for_each_step_the_newest_last(folder, monkeypatch):
+    make_run(folder, "a", created="now")
+    kept = Samples(folder, None)
+    file = folder.keep("samples") / samples._file("a")
+    rows = [
+        {"step": 4, "created": "now", "text": "four"},
+        {"step": 2, "created": "now", "text": "two"},
+        {"step": 4, "created": "now", "text": "four again"},
+        {"step": 6, "created": "before", "text": "of another run"},
+        {"step": "8", "created": "now"},
+        ["no object"],
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{half")
+    assert [one["text"] for one in kept.kept("a")] == ["two", "four again"]
+    assert samples.MOST == 200
+    monkeypatch.setattr(samples, "MOST", 1)
+    assert [one["text"] for one in kept.kept("a")] == ["four again"]
+    assert samples._file("a/b c") == "a%2Fb%20c.jsonl"
+
+
+def test_a_sample_is_made_once_for_each_step(folder):
+    from safetensors.numpy import save_file
+
+    path, asked = make_run(folder, "a", created="now"), []
+
+    async def ask(work, body, *, seconds):
+        asked.append((work, body["run"]))
+        return SimpleNamespace(value={"text": f"sample {len(asked)}"})
+
+    async def life():
+        kept = Samples(folder, ask)
+        assert not await kept.renew("a")  # no weights yet
+        for step in (3, 3, 5, 5):
+            save_file({}, path / "model.safetensors", {"regard": json.dumps({"step": step})})
+            await kept.renew("a")
+        assert not await Samples(folder, ask).renew("a")  # another lab finds it there
+        return kept.kept("a")
+
+    found = asyncio.run(life())
+    assert asked == [("runs.sample", "a")] * 2
+    assert [(one["step"], one["text"], one["created"]) for one in found] == [
+        (3, "sample 1", "now"), (5, "sample 2", "now"),
+    ]  # fmt: skip
+
+
+# -- news ------------------------------------------------------------------------------------------------------------
+
+
+def news(folder, looks, known=(), jobs=None):
+    """What a page is told at each of these looks: lists of (event, content)."""
+    told, look = [], iter(range(len(looks)))
+
+    class Lab:
+        closing = asyncio.Event()
+
+        def __init__(self):
+            self.folder = folder
+
+        async def look(self):
+            number = next(look)
+            looks[number]()
+            if number == len(looks) - 1:
+                self.closing.set()
+            return folder.runs(), (jobs or (lambda n: []))(number)
+
+    class Request:
+        async def is_disconnected(self):
+            return False
+
+    async def listen():
+        async for one in events._news(Lab(), Request(), dict(known)):
+            told.append(one.decode())
+
+    events_every, events.EVERY = events.EVERY, 0.01
+    try:
+        asyncio.run(listen())
+    finally:
+        events.EVERY = events_every
+    return [
+        (text.split("\n")[0].removeprefix("event: "), json.loads(text.split("data: ")[1])) if "data: " in text
+        else (text, None) for text in told
+    ]  # fmt: skip
+
+
+def test_a_page_is_told_what_came_after_and_nothing_twice(folder):
+    path = make_run(folder, "a")
+
+    def grow(step):
+        return lambda: append_metrics(path / "metrics.jsonl", {**ROW, "step": step})
+
+    with try_lock(path / ".lock"):
+        found = news(folder, [lambda: None, grow(2), lambda: None, grow(3)], jobs=lambda n: [n // 2])
+    points = [content for name, content in found if name == "points"]
+    assert [(one["run"], one["from"], [row[1] for row in one["rows"]]) for one in points] == [
+        ("a", 1, [2.0]), ("a", 2, [3.0]),
+    ]  # fmt: skip
+    assert [content for name, content in found if name == "jobs"] == [[0], [1]]
+    runs = [content for name, content in found if name == "runs"]
+    assert all(one["names"] == ["a"] for one in runs)
+    assert [run["last"]["step"] for one in runs for run in one["changed"]] == [1, 2, 3]
+
+
+def test_a_page_that_has_some_rows_gets_the_others_and_all_of_a_file_that_was_replaced(folder):
+    path = make_run(folder, "a", rows=[{**ROW, "step": n} for n in (1, 2, 3)])
+    (content,) = (content for name, content in news(folder, [lambda: None], {"a": (0, 1)}) if name == "points")
+    assert (content["from"], content["age"], [row[1] for row in content["rows"]]) == (1, 0, [2.0, 3.0])
+
+    def replace_it():
+        other = path / "new"
+        other.write_text("")
+        append_metrics(other, {**ROW, "step": 9})
+        os.replace(other, path / "metrics.jsonl")
+
+    found = [content for name, content in news(folder, [lambda: None, replace_it], {"a": (0, 3)}) if name == "points"]
+    assert [(one["from"], one["age"], [row[1] for row in one["rows"]]) for one in found] == [(0, 1, [9.0])]
+
+
+def test_a_quiet_connection_is_kept_open(folder, monkeypatch):
+    assert (events.EVERY, events.QUIET) == (0.8, 15.0)
+    monkeypatch.setattr(events, "QUIET", 0.025)
+    found = [name for name, _ in news(folder, [lambda: None] * 8)]
+    assert [name for name in found if name.startswith(":")] == [": still here\n\n"] * 2
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def traced(folder, monkeypatch):
+    monkeypatch.setattr(traces, "_open", OrderedDict())
+    return lambda **more: traces.trace_of(
+        folder, requests.TraceRequest(run="gallery/lstm", **{"text": "a cat", **more})
+    )
+
+
+def test_a_trace_is_kept_for_its_own_question_alone(traced):
+    first = traced()
+    assert traced() is first
+    for other in ({"text": "a dog"}, {"gradients": True}):
+        assert traced(**other) is not first
+    with_gradients = traced(text="the dog", gradients=True)
+    assert traced(text="the dog") is with_gradients  # it has all that is asked for
+
+
+def test_every_part_of_a_question_is_in_its_key(folder, monkeypatch):
+    monkeypatch.setattr(traces, "_open", OrderedDict())
+    monkeypatch.setattr(traces, "_made", lambda run, asked, target, values=None: object())
+    monkeypatch.setattr(traces, "_changed", lambda folder, run, asked: object())
+    monkeypatch.setattr(traces, "_size", lambda trace: 1)
+    plain = requests.TraceRequest(run="gallery/bahdanau", text="a cat", target="x", prefix="y")
+    changes = ("layer/0",)
+    questions = [
+        plain,
+        replace(plain, run="gallery/transformer"),
+        replace(plain, text="a dog"),
+        replace(plain, target="z"),
+        replace(plain, target=None),
+        replace(plain, prefix="z"),
+        replace(plain, beam=plain.beam + 1),
+        replace(plain, changes=changes),
+        replace(plain, changes=changes, other="a dog"),
+    ]
+    found = [traces.trace_of(folder, one) for one in questions]
+    assert len({id(one) for one in found}) == len(questions)
+    assert all(traces.trace_of(folder, one) is made for one, made in zip(questions, found, strict=True))
+    assert traces.trace_of(folder, replace(plain, other="a dog")) is found[0]  # nothing is changed by it
+
+
+def test_traces_that_were_looked_at_last_stay_within_their_bytes(traced, monkeypatch):
+    assert (traces.MOST_BYTES, traces.MOST_SENT) == (1 << 28, 1 << 23)
+    monkeypatch.setattr(traces, "_size", lambda trace: 10)
+    monkeypatch.setattr(traces, "MOST_BYTES", 20)
+    first, second = traced(text="one"), traced(text="two")
+    assert traced(text="one") is first
+    traced(text="three")  # the second was looked at longest ago
+    assert traced(text="one") is first
+    assert traced(text="two") is not second
+    monkeypatch.setattr(traces, "MOST_BYTES", 5)
+    alone = traced(text="four")
+    assert traced(text="four") is alone  # the one that is looked at stays, however large it is
+
+
+def test_as_many_matrices_come_at_once_as_are_not_too_much(traced, folder, monkeypatch):
+    monkeypatch.setattr(traces, "part", lambda trace, name: (np.zeros(4, np.uint8), (0.0, 1.0)))
+    sent = []
+    monkeypatch.setattr(traces, "pack", lambda arrays, bounds: sent.append(list(arrays)) or b"")
+    asked = requests.MatrixRequest(run="gallery/lstm", text="a cat", parts=("a", "b", "c"))
+    for most, wanted in ((100, ["a", "b", "c"]), (8, ["a", "b", "c"]), (7, ["a", "b"]), (0, ["a"])):
+        monkeypatch.setattr(traces, "MOST_SENT", most)
+        traces.matrices(folder, asked)
+        assert sent[-1] == wanted
+
+
+def test_a_text_is_traced_up_to_its_last_token(traced, folder, monkeypatch):
+    run = open_run(folder, "gallery/lstm")
+    one = len(run.tokenizer.encode("cat cat")) - len(run.tokenizer.encode("cat"))
+    assert one >= 1
+    count = len(run.tokenizer.encode("cat cat cat"))
+    monkeypatch.setattr(traces, "MAX_TOKENS", count)
+    assert traces.fits(run, "cat cat cat")
+    assert not traces.fits(run, "cat cat cat cat")
+    traced(text="cat cat cat")
+    with pytest.raises(RegardError, match=f"but the page shows at most {count}: shorten it"):
+        traced(text="cat cat cat cat")
+    gpt = open_run(folder, "gallery/gpt")
+    assert traces._length(gpt, "a")[1] == (count if gpt.model.context is None else min(count, gpt.model.context - 1))
+    monkeypatch.setattr(traces, "MAX_TOKENS", 10**6)
+    assert traces._length(gpt, "a")[1] == (10**6 if gpt.model.context is None else gpt.model.context - 1)
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_exactly_the_limit_is_read(folder, monkeypatch):
+    monkeypatch.setattr(guarded_folder, "MOST_BYTES", 10)
+    path = folder.keep("jobs") / "x"
+    path.write_bytes(b"0123456789")
+    assert read_plain(path) == b"0123456789"
+    path.write_bytes(b"0123456789a")
+    with pytest.raises(ValueError, match="too large"):
+        read_plain(path)
+    assert folder.read_own("jobs", "x", 3) == b"89a"
+    assert folder.read_own("jobs", "x", 11) == b"0123456789a"
+
+
+def test_names_of_new_runs_end_where_they_say(folder):
+    assert folder.new("a" * 100) == folder.root / ("a" * 100)
+    for wrong in ("a" * 101, "uploads", "a.", "_a", ".a", "a/b", "", "a b"):
+        with pytest.raises(RegardError, match="cannot be the name of a run"):
+            folder.new(wrong)
+    assert folder.free_name("x" * 90) == "x" * 80
+    assert folder.free_name("../é text") == "é-text"
+    (folder.root / "run").mkdir()
+    assert folder.free_name("///", {"run-2"}) == "run-3"
+    make_run(folder, "p" * 200)
+    assert folder.inside("p" * 200)
+
+
+def test_uploads_end_at_their_last_byte_and_file(folder, monkeypatch):
+    assert (uploads.MOST_UPLOAD, uploads.MOST_PARTS, uploads.OLDEST) == (4 << 30, 100, 24 * 3600)
+    monkeypatch.setattr(uploads, "MOST_UPLOAD", 10)
+    token = uploads.take(folder, "a.txt", "", b"12345", last=False)["token"]
+    assert uploads.take(folder, "a.txt", token, b"67890", last=True) == {"name": "a.txt", "bytes": 10}
+    token = uploads.take(folder, "b.txt", "", b"12345", last=False)["token"]
+    with pytest.raises(RegardError, match="cannot be uploaded"):
+        uploads.take(folder, "b.txt", token, b"678901", last=True)
+    monkeypatch.setattr(uploads, "MOST_PARTS", 2)
+    first = uploads.take(folder, "c.txt", "", b"1", last=False)["token"]
+    uploads.take(folder, "d.txt", "", b"1", last=False)
+    with pytest.raises(RegardError, match="2 files are already being sent"):
+        uploads.take(folder, "e.txt", "", b"1", last=False)
+    assert uploads.take(folder, "c.txt", first, b"2", last=True)["bytes"] == 2  # one that has begun may end
+    assert uploads.take(folder, "../ä b.tar.gz", "", b"x", last=True)["name"] == "ä-b.tar.gz"
+
+
+def test_what_was_deleted_is_listed_newest_first_and_a_training_is_not_deleted(folder):
+    trash = Trash(folder)
+    marks = []
+    for number, name in enumerate(("a", "b")):
+        path = make_run(folder, name)
+        with try_lock(path / ".lock"), pytest.raises(RegardError, match=f"{name} is training: stop it first"):
+            trash.put(name)
+        marks.append(trash.put(name)["mark"])
+        os.utime(folder.root / ".lab" / "trash" / marks[-1], (1000 + number, 1000 + number))
+    assert trash.list() == [{"mark": marks[1], "name": "b"}, {"mark": marks[0], "name": "a"}]
+    make_run(folder, "a")
+    with pytest.raises(RegardError, match="a exists again"):
+        trash.back(marks[0])
+    assert trash.back(marks[1]) == {"name": "b"}
+    with pytest.raises(RegardError, match="already restored"):
+        trash.back(marks[1])
+    trash.empty()
+    assert trash.list() == []
+    assert {run["name"] for run in folder.runs()} == {"a", "b"}
+
+
+def test_the_process_of_models_has_its_threads_and_an_answer_its_limit(tmp_path, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    assert worker.LabWorker(tmp_path).threads == 4
+    started = {}
+
+    async def start(*command, **how):
+        started.update(command=command, **how)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    asyncio.run(worker.LabWorker(tmp_path, 3)._start())
+    assert (started["env"]["OMP_NUM_THREADS"], started["env"]["MKL_NUM_THREADS"]) == ("3", "3")
+    assert started["command"][1:] == ("-P", "-m", "regard.web.lab.worker_process", str(tmp_path))
+    assert started["start_new_session"]
+    assert (worker.WAITING, worker.START, worker.MOST_ANSWER) == (12, 60.0, 1 << 28)
