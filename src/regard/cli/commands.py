@@ -34,7 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "serve": "serve:serve RUN...",
     },
     "Understand": {
-        "inspect": "inspect:inspect RUN [TEXT]", "lecture": "lecture:lecture [LECTURE[:LINE]]",
+        "inspect": "inspect:inspect RUN [TEXT]", "lecture": "lecture:lecture [CHAPTER|LINE]",
         "exercise": "exercise:exercise_app", "claims": "claims:claims [CLAIM...]",
     },
     "Exchange": {"export": "export:export_run RUN OUT --to FORMAT", "import": "import_:import_run FILE"},
