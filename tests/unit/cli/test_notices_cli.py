@@ -16,6 +16,7 @@ from regard.cli import runs as runs_verb
 from regard.cli import serve as serve_verb
 from regard.cli.commands import run
 from regard.cli.evaluate import weights_measured
+from regard.cli.file_to_file import run_digests
 from regard.cli.options import beam_search, named
 from regard.cli.stdin import as_text, stdin_batches, stdin_pairs, stdin_text
 
@@ -331,3 +332,31 @@ def test_every_option_of_claims_reaches_the_experiment(captured, monkeypatch, tm
     assert (how["jobs"], how["quick"], how["again"]) == (3, False, False)
     with pytest.raises(RegardError, match="work with one claim only"):
         run(["claims", "hull", "any-b", "--knob", "q=2"])
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_finished_only_with_the_weights_tokenizers_and_recipe_it_was_begun_with(tmp_path):
+    beside = ("recipe.toml", "tokenizer.json", "tokenizer.source.json")
+    weights = ("model.safetensors", "training.safetensors", *(f"kept/{step}.safetensors" for step in (2, 4, 6, 8)))
+    (tmp_path / "kept").mkdir()
+    for name in (*beside, *weights):
+        (tmp_path / name).write_text(name)
+
+    def taken(**how):
+        return set(run_digests(tmp_path, **{"weights": "best", **how})) - set(beside)
+
+    assert taken() == {"model.safetensors"}
+    assert taken(weights="last") == {"training.safetensors"}
+    assert taken(weights="4") == {"4.safetensors"}
+    assert taken(average=2) == {"6.safetensors", "8.safetensors"}
+    assert taken(average=1) == {"8.safetensors"}
+    before = run_digests(tmp_path, "best")
+    for name in (*beside, "model.safetensors"):
+        (tmp_path / name).write_text("other")
+        assert run_digests(tmp_path, "best") != before
+        (tmp_path / name).write_text(name)
+    assert run_digests(tmp_path, "best") == before
+    (tmp_path / "model.safetensors").unlink()
+    assert taken() == {"training.safetensors"}
