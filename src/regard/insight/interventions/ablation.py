@@ -69,13 +69,11 @@ def ablate(readings: Sequence[Reading], kind: str | None = "heads", way: str = "
     """The effect of removing each part of a kind, beside random components of the same size; None: the first kind
     that the system has."""
     check_choice("--with", way, WAYS)
-    if kind is None:
-        recorded = readings[0].parts()
-        kind = next(one for one in ("heads", "gates", "orders", "words") if _found(recorded, one, readings[0]))
+    recorded = [reading.parts() for reading in readings]
+    kind = kind or next(one for one in ("heads", "gates", "orders", "words") if _found(recorded[0], one, readings[0]))
     check_choice("--ablate", kind, KINDS)
     if way != "zero" and len(readings) < 2 and kind != "words":
         raise RegardError(f"{way} takes its values from other texts: give several lines.")
-    recorded = [reading.parts() for reading in readings]
     generator = torch.Generator().manual_seed(seed)
     effects, controls, by_word = [], [], []
     for number, reading in enumerate(readings):

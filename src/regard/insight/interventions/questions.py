@@ -54,7 +54,7 @@ class CauseQuestion:
         self, model: Model, tokenizer: Tokenizer, text: str, target: str | None, source_tokenizer: Tokenizer | None
     ) -> tuple[dict[str, Any], str]:
         """The answer for JSON and for the terminal."""
-        lines = text.splitlines() if self.ablate and "\n" in text.strip() else [text]
+        lines = text.splitlines() if self.ablate is not None and "\n" in text.strip() else [text]
         readings = [read_text(model, tokenizer, line, target, source_tokenizer) for line in lines if line.strip()]
         first = readings[0]
         words = None if self.why is None or self.rather is None else (first.token(self.why), first.token(self.rather))
