@@ -31,18 +31,21 @@ export function questionOf(query, step = null) {
 }
 
 export function causeBar({ change }) {
-  const choice = (label, key, some, chosen) => el("label", {}, label, el("select", { onchange: (event) => change({ [key]: event.target.value }) }, some.map((one) => el("option", { value: one, selected: one === chosen }, one || "its main parts"))));
-  const typed = (label, key, value, help = "") => labelled(label, el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", value, onchange: (event) => change({ [key]: event.target.value.trim() || null }) }), help);
+  const choice = (label, key, some, chosen) => el("label", {}, label, el("select", { data: { key }, onchange: (event) => change({ [key]: event.target.value }) }, some.map((one) => el("option", { value: one, selected: one === chosen }, one || "its main parts"))));
+  const typed = (label, key, value, help = "") => labelled(label, el("input", { data: { key }, type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", value, onchange: (event) => change({ [key]: event.target.value.trim() || null }) }), help);
   const asked = segments("question", QUESTIONS, "lens", (ask) => change({ ask: ask === "lens" ? null : ask, parts: null, with: null }));
   const rest = el("div", { class: "tools" }), node = el("div", { class: "cause-bar", hidden: true }, el("div", { class: "tools" }, asked), rest);
   let drawn = "";
   return {
     node,
     show(query) {
-      const now = questionOf(query), seen = JSON.stringify(now);
-      if (seen === drawn) return;
-      drawn = seen;
+      const now = questionOf(query);
       asked.show(now.ask);
+      if (now.ask === drawn) { // the same fields: what somebody types into stays where it is
+        for (const one of rest.querySelectorAll("[data-key]")) if (one !== document.activeElement) one.value = now[one.dataset.key];
+        return;
+      }
+      drawn = now.ask;
       put(rest,
         PARTS[now.ask] && choice(now.ask === "ablate" ? "Remove" : "Replace", "parts", PARTS[now.ask], now.parts),
         now.ask === "ablate" && choice("by", "with", WAYS, now.with),

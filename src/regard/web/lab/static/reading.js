@@ -375,9 +375,9 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   function look(map, which) { onPlaces(placesOfHead(map, which)); Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; onLook(looked()); drawHead(); shade(); }
 
   async function drawHead() {
-    const mine = facts, map = facts.attention[head.map];
+    const mine = facts, chosen = head, map = facts.attention[head.map];
     const loaded = await load(`attention/${map.name}`).catch(() => null);
-    if (!loaded || mine !== facts) return;
+    if (!loaded || mine !== facts || chosen !== head) return;
     const { array, start } = meanOf(loaded, head.head), rows = facts.words[map.rows], columns = facts.words[map.columns];
     const title = bodies.attention.querySelector(".head-name");
     if (title) title.textContent = headName(head);
@@ -403,7 +403,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     if (facts.matrices?.length) drawMemories();
     const mine = facts, one = facts.inside[held], rows = facts.words[one.rows];
     load(`inside/${one.name}`).then((array) => {
-      if (mine !== facts) return;
+      if (mine !== facts || one !== facts.inside[held]) return;
       drawnIn.state = { rows: one.rows, columns: null, count: rows.length, best: null };
       maps.state.draw({
         rows, columns: Array.from({ length: one.units }, (_, unit) => String(unit + 1)), array, diverging: one.diverging, unit: one.unit, tall: 16, finest: 2, largest: 24,
@@ -446,7 +446,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     put(bodies.gradients, el("h3", {}, "What each loss depends on"), choice("By", facts.gradients, slope, (place) => { slope = place; drawGradients(); shade(); }), maps.slope.node);
     const mine = facts, one = facts.gradients[slope], rows = facts.words[one.rows], columns = facts.words[one.columns];
     load(`gradient/${one.name}`).then((array) => {
-      if (mine !== facts) return;
+      if (mine !== facts || one !== facts.gradients[slope]) return;
       drawnIn.slope = { rows: "written", columns: one.columns, count: rows.length, best: (row) => strongest(array, row * columns.length, columns.length) };
       maps.slope.draw({
         rows, columns, array, power: true, unit: "norm of the gradient (nats per unit of length)", leftward: facts.leftward[one.columns],
