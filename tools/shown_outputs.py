@@ -31,6 +31,7 @@ PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("first-model", "reading-a-trace", "first-translator")),
     ROOT / "docs" / "tutorials" / "your-own-layer.md",
+    ROOT / "docs" / "guides" / "why.md",
 ]
 NUMBER = re.compile(r"[-+−]?(?:\d+\.\d+|\d+|\.\d+)(?:e[-+]?\d+)?")
 UNIT = re.compile(r" ?(?:s|ms|min|MiB|GiB|GB|kB|tokens/s|tok/s|sentences/s|words/s|%)(?![\w])")
