@@ -33,8 +33,8 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
   const problem = el("p", { class: "problem", role: "alert" }), compared = el("div", { class: "compared" });
   let asked = null, before = null, after = null, turn = 0, section = "expected", shown = {};
   const second = reading({ parts: async (names) => (await matrices({ ...shown, parts: names })).arrays, onStep: (step) => { view.step(sameStep(after, step, before)); compare(); }, onPlaces: (places, quiet) => { if (!quiet) choose(places); }, onLook: (name) => { view.look(name); } });
-  const right = el("div", { hidden: true }, el("h3", {}, "After the change"), second.node), left = el("div", {}, el("h3", { hidden: true }, "Before"), view.node);
-  const pair = el("div", { class: "pair" }, left, right), node = el("div", { class: "changed" }, bar, problem, compared, pair);
+  const right = el("div", {}, el("h3", {}, "After the change"), second.node), left = el("div", {}, el("h3", { hidden: true }, "Before"), view.node);
+  const pair = el("div", { class: "pair" }, left), node = el("div", { class: "changed" }, bar, problem, compared, pair);
 
   function choose(places) {
     if (!places.length) return;
@@ -50,7 +50,7 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
       return el("span", { class: "tag picked", title: place }, `${before ? view.title(place) : place}: ${WAYS[way]}`, el("button", { type: "button", class: "quiet", "aria-label": `Undo: ${place} ${WAYS[way]}`, onclick: () => go(list.filter((own) => own !== one), other()) }, "×"));
     }), list.length > 0 && el("button", { type: "button", class: "quiet", onclick: () => go(list.slice(0, -1), other()) }, "Undo"));
     const changed = list.length > 0 && after !== null;
-    right.hidden = !changed;
+    if (changed) pair.append(right); else right.remove();
     left.firstChild.hidden = !changed;
     pair.classList.toggle("two", changed);
     compared.hidden = !changed;
