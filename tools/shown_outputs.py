@@ -31,6 +31,7 @@ PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("first-model", "reading-a-trace", "first-translator")),
     ROOT / "docs" / "tutorials" / "your-own-layer.md",
+    ROOT / "docs" / "guides" / "why.md",
     *(ROOT / "docs" / "learn" / f"{name}.md" for name in ("counting", "recurrent", "translation")),
     *(ROOT / "docs" / "learn" / f"{name}.md" for name in ("attention", "transformer", "gpt")),
 ]

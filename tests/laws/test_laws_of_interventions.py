@@ -109,3 +109,20 @@ def test_a_wrong_place_is_named_with_the_right_ones() -> None:
         with pytest.raises(RegardError, match=said), intervene(model, place, 0.0):
             read(model, tokens, source)
     assert torch.equal(read(model, tokens, source), read(model, tokens, source))
+
+
+@pytest.mark.parametrize("subject", EVERY, ids=title)
+@torch.no_grad()
+def test_a_column_is_counted_from_the_beginning_word_by_word(subject: tuple) -> None:
+    model, tokens, source = drawn(subject)
+    name = next((name for name in record(model, tokens, source)[1] if not name.startswith("encoder/")), None)
+    if name is None or tokens.size(1) < 3 or name.startswith("order/"):
+        pytest.skip("its text has one column, or its parts have none")
+    with changing(model, [(Place(name, column=2), flipped)]):
+        whole, steps = read(model, tokens, source), []
+        state = None if source is None else model.begin(source)
+        for column in range(tokens.size(1)):
+            logits, state = model(tokens[:, column : column + 1], state)
+            steps.append(logits)
+    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-9, atol=1e-9)
+    assert not torch.equal(whole, read(model, tokens, source))

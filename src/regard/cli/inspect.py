@@ -87,7 +87,8 @@ def inspect(
     work
         show the arithmetic of one step: the equations with the model's numbers
     step
-        with --work: the step, from 0; step 0 reads `<eos>`, step 3 the third token [default: the last]
+        with --work, --why or --patch: the step, from 0; step 0 reads `<eos>`, step 3 the third token
+        [default: the last; in a translation with --why, the step that wrote one of the two words]
     layer
         show the attention or arithmetic of this layer: 0 is the lowest; translators have self/0, cross/0, encoder/0
     head
@@ -126,8 +127,6 @@ def inspect(
 
     check_range("--top", top, 1)
     check_range("--beam", 1 if beam is None else beam, 1)
-    if step is not None and not work:
-        raise RegardError("--step works only with --work: add --work.")
     if work and gradients and html is None:
         raise RegardError(
             "--gradients and --work cannot be shown together in the terminal: leave one of them out, or add --html."
@@ -140,7 +139,8 @@ def inspect(
         raise RegardError(f"{html} exists already: choose another name for --html.")
     if unquoted:
         raise RegardError(f'Put the text in quotes: "{text} {" ".join(unquoted)}".')
-    question = CauseQuestion(lens, ablate, removed, patch, patch_parts, why, rather, head_scores)
+    asked_step = None if work else step
+    question = CauseQuestion(lens, ablate, removed, patch, patch_parts, why, rather, head_scores, asked_step)
     causal = question.check()
     if causal and (work or gradients):
         raise RegardError("Questions about causes cannot be combined with --work or --gradients: leave those out.")

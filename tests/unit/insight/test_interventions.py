@@ -223,7 +223,7 @@ def test_the_syntactic_score_of_uniform_attention_is_chance(monkeypatch):
     assert 0.02 < found.chance.syntactic < 0.3
     assert all(0 < head.syntactic < 1 for head in found.heads)
     for weights, expected in ((uniform, found.chance.syntactic), (torch.eye, 0.0)):
-        parts = lambda tokens, weights=weights: {"a": weights(tokens.size(1))[None, None]}  # noqa: E731
+        parts = lambda tokens, weights=weights: {"a": weights(tokens.size(1)).expand(len(tokens), 1, -1, -1)}  # noqa: E731
         monkeypatch.setattr(scoring, "record", lambda model, tokens, parts=parts: (None, parts(tokens)))
         assert scoring.syntax(one, ["a"], 0)[0] == {("a", 0): pytest.approx(expected, abs=1e-6)}
     monkeypatch.undo()

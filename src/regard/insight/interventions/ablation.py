@@ -65,13 +65,15 @@ class AblatedPart:
         return int(self.mask.sum())
 
 
-def ablate(readings: Sequence[Reading], kind: str = "heads", way: str = "zero", seed: int = 0) -> Ablation:
-    """The effect of removing each part of a kind, beside random components of the same size."""
-    check_choice("--ablate", kind, KINDS)
+def ablate(readings: Sequence[Reading], kind: str | None = "heads", way: str = "zero", seed: int = 0) -> Ablation:
+    """The effect of removing each part of a kind, beside random components of the same size; None: the first kind
+    that the system has."""
     check_choice("--with", way, WAYS)
+    recorded = [reading.parts() for reading in readings]
+    kind = kind or next(one for one in ("heads", "gates", "orders", "words") if _found(recorded[0], one, readings[0]))
+    check_choice("--ablate", kind, KINDS)
     if way != "zero" and len(readings) < 2 and kind != "words":
         raise RegardError(f"{way} takes its values from other texts: give several lines.")
-    recorded = [reading.parts() for reading in readings]
     generator = torch.Generator().manual_seed(seed)
     effects, controls, by_word = [], [], []
     for number, reading in enumerate(readings):
@@ -105,6 +107,13 @@ def ablate(readings: Sequence[Reading], kind: str = "heads", way: str = "zero", 
 
 def parts_of_kind(recorded: dict[str, Tensor], kind: str, reading: Reading) -> list[AblatedPart]:
     """All parts of a kind, each with its components."""
+    if not (found := _found(recorded, kind, reading)):
+        has = [one for one in KINDS if _found(recorded, one, reading)]
+        raise RegardError(f"This system has no {kind} to remove: choose {' or '.join(has)}.")
+    return found
+
+
+def _found(recorded: dict[str, Tensor], kind: str, reading: Reading) -> list[AblatedPart]:
     found: list[AblatedPart] = []
     for name, value in recorded.items():
         last = name.rpartition("/")[2]
@@ -128,8 +137,6 @@ def parts_of_kind(recorded: dict[str, Tensor], kind: str, reading: Reading) -> l
             or (kind == "gates" and last in (*GATES, "update") and last not in BY_HEAD)
         ):
             found.append(AblatedPart(label, name, torch.ones(value.size(-1))))
-    if not found:
-        raise RegardError(f"This system has no {kind} to remove: choose another of {', '.join(KINDS)}.")
     return found
 
 

@@ -7,7 +7,8 @@ A place has the name that a trace prints, then perhaps a component and a column:
 forget gate of the second layer at the fourth column, `self/0[2]` a head, `layer/0` the output of a layer,
 `layer/0/hidden@3` and `layer/0/cell@3` the state of a recurrent layer, `embedding@2` a word's vector,
 `encoder/embedding@2` that of a source word, `order/3` of an n-gram its trigrams. `self/0/weights` are the attention
-weights of the heads. A change is a number, a tensor, or a function of the value.
+weights of the heads. A change is a number, a tensor, or a function of the value. Columns are counted from the beginning
+of the text, also where it is read or written word by word.
 
 Every call in the context computes the written equation (`explain`), so it is slower and not bit-equal to the fast path.
 """
@@ -67,16 +68,20 @@ class Place:
             return f"layer/{number}/{last or 'heads'}"
         return f"layer/{number}/cross/{last or 'heads'}" if kind == "cross" and number else self.name
 
-    def region(self, value: Tensor, step: int | None, backwards: bool) -> tuple[Any, ...] | None:
-        """Where in `value` it is; None: not in this column."""
+    def region(
+        self, value: Tensor, step: int | None = None, backwards: bool = False, seen: int = 0
+    ) -> tuple[Any, ...] | None:
+        """Where in `value` it is; None: not in these columns, which come after `seen` others."""
         by_head = self.part.rpartition("/")[2] in BY_HEAD
         columns = None if step is not None or value.dim() < 3 else value.size(2 if by_head else 1)
-        column: Any = slice(None) if self.column is None else self.column
+        column: Any = slice(None) if self.column is None else self.column - seen
         if self.column is not None and columns is not None:
-            if self.column >= columns:
+            if not 0 <= column < columns:
+                if seen or columns == 1:  # word by word: it comes in another call
+                    return None
                 raise RegardError(f"{self.name} has {columns} columns, so there is no column {self.column}.")
-            column = columns - 1 - self.column if backwards else self.column
-        if columns is None and self.column is not None and step is not None and self.column != step:
+            column = columns - 1 - column if backwards else column
+        if columns is None and self.column is not None and step is not None and column != step:
             return None
         size = value.size(1 if by_head else -1)
         if isinstance(self.index, int) and self.index >= size:
@@ -96,6 +101,7 @@ class Watch:
         self.step: int | None = None
         self.backwards = False
         self.columns = 0  # of the text that a cell reads backwards
+        self.seen = 0  # columns that earlier calls have read
         self.met: dict[str, set[int | None]] = {}
         self.thread = threading.get_ident()
 
@@ -151,10 +157,17 @@ class Changes(Watch):
             return value
         changed = value.clone()
         for place, change in wanted:
-            if (region := place.region(value, step, self.backwards)) is not None:
+            if (region := place.region(value, step, self.backwards, self.seen)) is not None:
                 here = changed[region]
-                new = change(here) if callable(change) else torch.as_tensor(change, device=value.device)
-                changed[region] = new.to(value.dtype)
+                new = change(here) if callable(change) else change
+                try:
+                    changed[region] = torch.as_tensor(new, device=value.device).to(value.dtype)
+                except (RuntimeError, TypeError, ValueError):
+                    shape = f"a tensor of shape {list(new.shape)}" if isinstance(new, Tensor) else repr(new)[:40]
+                    raise RegardError(
+                        f"{place.name} has the shape {list(here.shape)} here and cannot become {shape}: "
+                        "give a number, or a tensor that fits."
+                    ) from None
         return changed
 
     def check(self, mine: Callable[[str], bool]) -> None:
@@ -218,6 +231,8 @@ def changing(model: Model, changes: Sequence[tuple[Place, Change]]) -> Iterator[
         def explained(*given: Any, **named: Any) -> Any:
             changes = Changes(every)
             changes.columns = given[0].size(1)
+            state = named.get("state", given[1] if len(given) > 1 else None)
+            changes.seen = int(state["seen"][0]) if isinstance(state, dict) else 0
             with watched_by(changes):
                 result = explain(*given, **named)
             changes.check(mine)

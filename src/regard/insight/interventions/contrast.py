@@ -52,14 +52,14 @@ class Contrast:
 
 
 def contrast(reading: Reading, a: int, b: int, step: int | None = None, seed: int = 0) -> Contrast:
-    """Attributions of log P(A) − log P(B) at a step, by default the last."""
+    """Attributions of log P(A) − log P(B) at a step; see `Reading.step_of`."""
     if a == b:
-        raise RegardError("--why and --not begin with the same token: name two words that begin differently.")
+        raise RegardError("Both words begin with the same token: name two words that begin differently.")
     name = "embedding" if reading.source is None else "encoder/embedding"
     parts = reading.parts()
     if name not in parts:
         raise RegardError("This system has no word vectors to differentiate by; --ablate orders removes its n-grams.")
-    step = reading.tokens.size(1) - 1 if step is None else step
+    step = reading.step_of((a, b), step)
     vectors = parts[name][0]  # [S, D]
     baseline = vectors.mean(0)
     columns = len(vectors) if reading.source is not None else step + 1

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
@@ -88,13 +89,18 @@ def syntax(reading: Reading, names: list[str], seed: int) -> tuple[dict[tuple[st
     """For each head the mean weight that a verb's last token gives its subject, and the same by chance."""
     found: dict[tuple[str, int], list[float]] = {}
     by_chance: list[float] = []
-    for ids, links in known_sentences(reading, seed):
-        parts = record(reading.model, torch.tensor([ids], device=reading.tokens.device))[1]
-        for verb, subject in links:
-            by_chance.append(len(subject) / (verb + 1))
-            for name in names:
-                for head, weights in enumerate(parts[name][0]):
-                    found.setdefault((name, head), []).append(float(weights[verb, subject].sum()))
+    sentences = list(known_sentences(reading, seed))
+    for start in range(0, len(sentences), reading.batch):
+        some = sentences[start : start + reading.batch]
+        rows = [torch.tensor(ids, device=reading.tokens.device) for ids, _ in some]
+        parts = record(reading.model, pad_sequence(rows, batch_first=True))[1]  # padding is never seen before it
+        for row, (_, links) in enumerate(some):
+            for verb, subject in links:
+                by_chance.append(len(subject) / (verb + 1))
+                for name in names:
+                    shares = parts[name][row, :, verb, subject].sum(-1).tolist()
+                    for head, share in enumerate(shares):
+                        found.setdefault((name, head), []).append(share)
     if len(by_chance) < MIN_LINKS:
         return {}, None
     return {key: fmean(shares) for key, shares in found.items()}, fmean(by_chance)

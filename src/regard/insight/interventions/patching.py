@@ -41,7 +41,13 @@ class PatchGrid:
         return {**vars(self), "returned": np.round(self.returned, 5).tolist()}
 
 
-def patch(first: Reading, second: Reading, kind: str = "layers", answers: tuple[int, int] | None = None) -> PatchGrid:
+def patch(
+    first: Reading,
+    second: Reading,
+    kind: str = "layers",
+    answers: tuple[int, int] | None = None,
+    step: int | None = None,
+) -> PatchGrid:
     """The grid of places × columns; A and B are the predictions of the two texts unless they are given."""
     check_choice("--patch-parts", kind, KINDS)
     across = first.source is not None and not torch.equal(first.source, second.source)  # type: ignore[arg-type]
@@ -55,7 +61,12 @@ def patch(first: Reading, second: Reading, kind: str = "layers", answers: tuple[
     if across and not torch.equal(first.tokens, second.tokens):
         raise RegardError("Both sources need the same target: give --target.")
     before, after = first.log_probabilities()[0], second.log_probabilities()[0]
-    step, (a, b) = _compared(before, after, answers)
+    if answers is None:
+        step, (a, b) = _compared(before, after, step)
+    else:
+        step, (a, b) = first.step_of(answers, step), answers
+    if a == b:
+        raise RegardError("Both words begin with the same token: name two words that begin differently.")
 
     def measure(found: Tensor) -> Tensor:
         return found[..., step, a] - found[..., step, b]
@@ -99,12 +110,11 @@ def _value(part: Tensor, index: int | None, column: int) -> Tensor:
     return part[0, index, column] if index is not None else part[0, column]
 
 
-def _compared(before: Tensor, after: Tensor, answers: tuple[int, int] | None) -> tuple[int, tuple[int, int]]:
-    """The last step where the two texts predict different words, and these; the last step where words are given."""
-    if answers is not None:
-        return len(before) - 1, answers
+def _compared(before: Tensor, after: Tensor, step: int | None) -> tuple[int, tuple[int, int]]:
+    """The last step where the two texts predict different words, or the given one, and these words."""
     ours, theirs = before.argmax(-1), after.argmax(-1)
-    differing = (ours != theirs).nonzero()[:, 0].tolist()
+    differing = [one for one in (ours != theirs).nonzero()[:, 0].tolist() if step is None or one == step]
     if not differing:
-        raise RegardError("Both texts predict the same word at every step: name two words with --why A --not B.")
+        where = "at every step" if step is None else f"at step {step}"
+        raise RegardError(f"Both texts predict the same word {where}: name two words to compare (--why A --not B).")
     return differing[-1], (int(ours[differing[-1]]), int(theirs[differing[-1]]))

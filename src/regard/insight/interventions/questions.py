@@ -30,6 +30,7 @@ class CauseQuestion:
     why: str | None = None
     rather: str | None = None  # --not: of why, and of patch
     head_scores: bool = False
+    step: int | None = None  # whose prediction is compared; of patch and why
 
     def check(self) -> bool:
         """True if a question was asked; raises if the options are incompatible."""
@@ -45,25 +46,30 @@ class CauseQuestion:
         ):  # fmt: skip
             if value is not None and of is None:
                 raise RegardError(f"{name} belongs to {'--ablate' if name == '--with' else '--patch'}: add it.")
+        if self.step is not None and not (self.why or self.patch):
+            raise RegardError("--step works only with --work, --why or --patch: add one of them.")
         return bool(names)
 
     def answer(
         self, model: Model, tokenizer: Tokenizer, text: str, target: str | None, source_tokenizer: Tokenizer | None
     ) -> tuple[dict[str, Any], str]:
         """The answer for JSON and for the terminal."""
-        lines = text.splitlines() if self.ablate and "\n" in text.strip() else [text]
+        lines = text.splitlines() if self.ablate is not None and "\n" in text.strip() else [text]
         readings = [read_text(model, tokenizer, line, target, source_tokenizer) for line in lines if line.strip()]
         first = readings[0]
         words = None if self.why is None or self.rather is None else (first.token(self.why), first.token(self.rather))
         if self.lens:
             return _both("lens", lens(first), terminal.show_lens)
         if self.ablate is not None:
-            return _both("ablate", ablate(readings, self.ablate, self.removed or "zero"), terminal.show_ablation)
+            return _both(
+                "ablate", ablate(readings, self.ablate or None, self.removed or "zero"), terminal.show_ablation
+            )
         if self.patch is not None:
             second = read_text(model, tokenizer, self.patch, target, source_tokenizer)
-            return _both("patch", patch(first, second, self.patch_parts or "layers", words), terminal.show_patch)
+            grid = patch(first, second, self.patch_parts or "layers", words, self.step)
+            return _both("patch", grid, terminal.show_patch)
         if words is not None:
-            return _both("why", contrast(first, *words), terminal.show_contrast)
+            return _both("why", contrast(first, *words, self.step), terminal.show_contrast)
         return _both("head_scores", head_scores(first), terminal.show_heads)
 
 

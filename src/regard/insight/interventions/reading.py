@@ -75,6 +75,14 @@ class Reading:
         wanted = torch.tensor([self.targets[step] for step in self.known], device=found.device)
         return found.gather(-1, wanted.expand(rows, -1)[..., None])[..., 0]
 
+    def step_of(self, answers: tuple[int, int], step: int | None = None) -> int:
+        """The step whose prediction is compared: by default the last, of a translation the one that wrote an answer."""
+        steps = self.tokens.size(1)
+        if step is not None and not 0 <= step < steps:
+            raise RegardError(f"There is no step {step}: this text has the steps 0 to {steps - 1}.")
+        wrote = [at for at, target in enumerate(self.targets) if target in answers] if self.source is not None else []
+        return step if step is not None else wrote[0] if wrote else steps - 1
+
     @torch.no_grad()
     def parts(self) -> dict[str, Tensor]:
         return record(self.model, self.tokens, self.source)[1]

@@ -39,7 +39,7 @@ def replacements(wanted: Sequence[str], reading: Reading, other: Reading | None 
 def _values(name: str, place: Place, part: Tensor, own: Tensor | None) -> Iterator[tuple[str, Change]]:
     """The mean of a part over its columns; where `own` is given, the part's value at each column that is replaced."""
     axis = 2 if place.part.rpartition("/")[2] in BY_HEAD else 1
-    place.region(part, None, False)  # refuses a column or component that is not there
+    place.region(part)  # refuses a column or component that is not there
     if own is None:
         yield name, _component(part.float().mean(axis), place, axis, everywhere=place.column is None)
         return

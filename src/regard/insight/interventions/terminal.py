@@ -45,9 +45,10 @@ def show_ablation(found: Ablation) -> str:
 
 def show_patch(grid: PatchGrid) -> str:
     a, b = map(visible, grid.answers)
+    shares = (grid.returned.round(2) + 0.0).tolist()  # no −0
     heat = Heat(
         f"Share of the difference that comes back: log P({a}) − log P({b}) at step {grid.step}",
-        grid.rows, grid.columns, grid.returned.tolist(), "at word", "replaced", "share", diverging=True,
+        grid.rows, grid.columns, shares, "at word", "replaced", "share", diverging=True,
     )  # fmt: skip
     place, column = np.unravel_index(np.abs(grid.returned).argmax(), grid.returned.shape)
     most = f"The most: {grid.rows[place]} at {grid.columns[column]}, {grid.returned[place, column]:.2f}. "

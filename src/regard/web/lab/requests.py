@@ -103,6 +103,7 @@ class CauseRequest(TraceRequest):
     with_: str = text("", max_length=20, doc="the value of removed parts: zero, mean or resampled")
     why: str = text("", max_length=200, doc="a word")
     not_: str = text("", max_length=200, doc="the word that it is compared with")
+    step: int | None = whole(None, ge=0, le=MAX_TOKENS, doc="whose prediction is compared; else the last")
 
 
 @dataclass(frozen=True)

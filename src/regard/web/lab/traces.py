@@ -96,8 +96,9 @@ def cause(folder: RunsFolder, asked: requests.CauseRequest) -> dict[str, Any]:
     run, patches = asked_run(folder, asked), asked.ask == "patch"
     question = CauseQuestion(
         lens=asked.ask == "lens",
-        ablate=(asked.parts or "heads") if asked.ask == "ablate" else None,
+        ablate=asked.parts if asked.ask == "ablate" else None,  # "": the first kind of part that it has
         removed=(asked.with_ or "zero") if asked.ask == "ablate" else None,
+        step=asked.step if patches or asked.ask == "why" else None,
         patch=asked.other if patches else None,
         patch_parts=(asked.parts or "layers") if patches else None,
         why=(asked.why or None) if patches or asked.ask == "why" else None,
@@ -125,15 +126,26 @@ def _subject(folder: RunsFolder, asked: requests.TraceRequest) -> tuple[str, str
 
 def _changed(folder: RunsFolder, run: AnyRun, asked: requests.TraceRequest) -> Trace:
     """The trace of the changed model on the same words: a translator reads the translation of the unchanged one."""
+    target, values = _replaced(folder, run, asked)
+    trace = _made(run, replace(asked, prefix=""), target, values)
+    said = f"Changed: {', '.join(asked.changes)}. Computed by the written equation."
+    return replace(trace, notes=(said, *trace.notes[1:]))
+
+
+def _replaced(folder: RunsFolder, run: AnyRun, asked: requests.TraceRequest) -> tuple[str | None, dict[str, Any]]:
+    """The answer of the unchanged model, and the new value of each changed place."""
     text, target, tokenizer = _subject(folder, asked)
     texts = [text, *([asked.other] if asked.other.strip() else [])]
     if not all(fits(run, one) for one in texts):
         raise RegardError("The other text is too long: shorten it.")
     readings = [read_text(run.model, run.tokenizer, one, target, tokenizer) for one in texts]
-    values = replacements(asked.changes, *readings)
-    trace = _made(run, replace(asked, prefix=""), target, values)
-    said = f"Changed: {', '.join(asked.changes)}. Computed by the written equation."
-    return replace(trace, notes=(said, *trace.notes[1:]))
+    return target, replacements(asked.changes, *readings)
+
+
+def own_translation(folder: RunsFolder, asked: requests.TraceRequest) -> str:
+    """What a changed translator writes by itself."""
+    run = asked_run(folder, asked)
+    return _made(run, replace(asked, gradients=False), None, _replaced(folder, run, asked)[1]).translation
 
 
 def _made(run: AnyRun, asked: requests.TraceRequest, target: str | None, values: dict[str, Any] | None = None) -> Trace:

@@ -28,7 +28,7 @@ from regard.web.lab.traces import cause, trace_of
 MOST_WORDS = 160
 NEIGHBOURS = 6
 SHOWN = ("loss", "perplexity", "bleu", "tokens")  # of a validation
-SCORES = ("previous", "positional", "duplicate", "induction")  # of a head
+SCORES = ("previous", "positional", "duplicate", "induction", "syntactic")  # of a head
 
 
 def about(folder: RunsFolder, asked: OneRun) -> dict[str, Any]:
@@ -65,7 +65,8 @@ def vectors(folder: RunsFolder, asked: OneRun) -> bytes:
 
 
 def heads(folder: RunsFolder, asked: HeadsInTime) -> dict[str, Any]:
-    """Every head's scores at each snapshot, as `inspect --head-scores` gives them: {score: [moments, heads]}."""
+    """Every head's scores at each snapshot, as `inspect --head-scores` gives them: {score: [moments, heads]}; the
+    syntactic one only where the model reads the phrasebook's English."""
     kept = list(moments(folder.plain_run(asked.run)))
     if not kept:
         raise RegardError("This run has no snapshots of its training.")
@@ -73,12 +74,9 @@ def heads(folder: RunsFolder, asked: HeadsInTime) -> dict[str, Any]:
     target = trace_of(folder, last).translation  # the same words at every moment
     found = [cause(folder, replace(last, weights=str(step), target=target)) for step in kept]
     names = [one["name"] for one in found[0]["heads"]]
-    return {
-        "steps": kept,
-        "heads": names,
-        "scores": {score: [[head[score] for head in one["heads"]] for one in found] for score in SCORES},
-        "chance": {score: found[-1]["chance"][score] for score in SCORES},
-    }
+    chance = {score: value for score in SCORES if (value := found[-1]["chance"][score]) is not None}
+    scores = {score: [[head[score] for head in one["heads"]] for one in found] for score in chance}
+    return {"steps": kept, "heads": names, "scores": scores, "chance": chance}
 
 
 def common_words(tokenizer: Tokenizer) -> list[int]:

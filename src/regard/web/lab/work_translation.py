@@ -14,14 +14,16 @@ from regard.runs.tasks.translation.run import TranslationRun
 from regard.web.lab import requests
 from regard.web.lab.held_out import held_out
 from regard.web.lab.runs_folder import RunsFolder
-from regard.web.lab.traces import asked_run, cause, matrices, page, trace_of, work
+from regard.web.lab.traces import asked_run, cause, matrices, own_translation, page, trace_of, work
 
 SHOWN = 60  # sentences of a file
 
 
 def trace(folder: RunsFolder, asked: requests.TraceRequest) -> dict[str, Any]:
+    """The reading of a translation; a changed model reads the unchanged one's, and `own` is what it would write."""
     _translator(folder, asked)
-    return facts(trace_of(folder, asked))
+    told = facts(trace_of(folder, asked))
+    return {**told, "own": own_translation(folder, asked)} if asked.changes else told
 
 
 def begin(folder: RunsFolder, asked: requests.BeginRequest) -> dict[str, str]:

@@ -13,36 +13,39 @@ import { heatMap } from "./heat.js";
 import { painted, percent, quoted, token } from "./reading.js";
 
 const QUESTIONS = { lens: "Lens", ablate: "Remove each part", patch: "Patch from another text", why: "Why A, not B", head_scores: "What heads do" };
-const PARTS = { ablate: ["heads", "attention", "feedforward", "layers", "gates", "words", "orders"], patch: ["layers", "heads"] };
+const PARTS = { ablate: ["", "heads", "attention", "feedforward", "layers", "gates", "words", "orders"], patch: ["layers", "heads"] };
 const WAYS = ["zero", "mean", "resampled"];
 
 const signed = (value, digits = 3) => (value === null || value === undefined ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`);
 const range = (ends) => (ends ? `[${signed(ends[0])}, ${signed(ends[1])}]` : "–");
 const caption = (...words) => el("p", { class: "caption" }, words);
 
-// The question that an address asks; what it leaves open has the first choice.
-export function questionOf(query) {
+// The question that an address asks; what it leaves open has the first choice. `step`: the one that was chosen, or null.
+export function questionOf(query, step = null) {
   const value = (key) => query.get(key) || "", ask = QUESTIONS[value("ask")] ? value("ask") : "lens";
   return {
-    ask, ...(PARTS[ask] ? { parts: PARTS[ask].includes(value("parts")) ? value("parts") : PARTS[ask][0] } : {}),
+    ask, ...(step !== null && (ask === "patch" || ask === "why") ? { step } : {}), ...(PARTS[ask] ? { parts: PARTS[ask].includes(value("parts")) ? value("parts") : PARTS[ask][0] } : {}),
     ...(ask === "ablate" ? { with: WAYS.includes(value("with")) ? value("with") : WAYS[0] } : {}),
     ...(ask === "patch" ? { other: value("other") } : {}), ...(ask === "patch" || ask === "why" ? { why: value("why"), not: value("not") } : {}),
   };
 }
 
 export function causeBar({ change }) {
-  const choice = (label, key, some, chosen) => el("label", {}, label, el("select", { onchange: (event) => change({ [key]: event.target.value }) }, some.map((one) => el("option", { value: one, selected: one === chosen }, one))));
-  const typed = (label, key, value, help = "") => labelled(label, el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", value, onchange: (event) => change({ [key]: event.target.value.trim() || null }) }), help);
+  const choice = (label, key, some, chosen) => el("label", {}, label, el("select", { data: { key }, onchange: (event) => change({ [key]: event.target.value }) }, some.map((one) => el("option", { value: one, selected: one === chosen }, one || "its main parts"))));
+  const typed = (label, key, value, help = "") => labelled(label, el("input", { data: { key }, type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", value, onchange: (event) => change({ [key]: event.target.value.trim() || null }) }), help);
   const asked = segments("question", QUESTIONS, "lens", (ask) => change({ ask: ask === "lens" ? null : ask, parts: null, with: null }));
   const rest = el("div", { class: "tools" }), node = el("div", { class: "cause-bar", hidden: true }, el("div", { class: "tools" }, asked), rest);
   let drawn = "";
   return {
     node,
     show(query) {
-      const now = questionOf(query), seen = JSON.stringify(now);
-      if (seen === drawn) return;
-      drawn = seen;
+      const now = questionOf(query);
       asked.show(now.ask);
+      if (now.ask === drawn) { // the same fields: what somebody types into stays where it is
+        for (const one of rest.querySelectorAll("[data-key]")) if (one !== document.activeElement) one.value = now[one.dataset.key];
+        return;
+      }
+      drawn = now.ask;
       put(rest,
         PARTS[now.ask] && choice(now.ask === "ablate" ? "Remove" : "Replace", "parts", PARTS[now.ask], now.parts),
         now.ask === "ablate" && choice("by", "with", WAYS, now.with),
@@ -141,7 +144,7 @@ function ablationTable({ kind, way, texts, effects }, onChange) {
       el("td", { class: "right" }, signed(one.control)), texts > 1 && [el("td", {}, range(one.interval)), el("td", {}, range(one.control_interval))]);
   });
   const heads = ["removed", "Δ log P", "", "random", ...(texts > 1 ? ["95 %", "95 % of random"] : [])];
-  return { node: el("section", { class: "cause" }, el("h3", {}, `How much less probable the text is without each part (${kind})`),
+  return { node: el("section", { class: "cause" }, el("h3", {}, `How log P of the text changes without each part (${kind})`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "effects" }, el("table", { class: "effects" }, el("thead", {}, el("tr", {}, heads.map((word, at) => (word ? el("th", { scope: "col", class: at === 1 || at === 3 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
     caption(`Mean change of log P per word${texts > 1 ? ` over ${texts} texts` : ""}; removed values become ${way}. Pale: an equal number of random components.`, onChange ? " Choose a part to remove it and see before and after." : "")), end() {} };
 }
@@ -180,9 +183,9 @@ function contrastFigure({ words, answers, step, difference, methods, completenes
 }
 
 function headTable({ heads, chance }) {
-  const columns = { name: "head", previous: "previous word", positional: "one distance", distance: "that distance", duplicate: "the same word", induction: "after the same word" };
+  const columns = { name: "head", previous: "previous word", positional: "one distance", distance: "that distance", duplicate: "the same word", induction: "after the same word", ...(chance.syntactic === null ? {} : { syntactic: "verb to subject" }) };
   return { node: el("section", { class: "cause" }, el("h3", {}, "What each head looks at"), table([...heads, chance], columns, { caption: "shares of attention", cell: (row, key) => (typeof row[key] === "number" && key !== "distance" ? Number(row[key].toFixed(3)) : row[key]) }),
-    caption("Shares of a head's attention; chance is uniform attention.")), end() {} };
+    caption("Shares of a head's attention; chance is uniform attention. The same word and the word after it: on random words read twice. ", chance.syntactic === null ? "Verb to subject: not for this model, which does not read the phrasebook's English." : "Verb to subject: on sentences of the phrasebook.")), end() {} };
 }
 
 const DRAW = { lens: lensGrid, ablate: ablationTable, patch: patchMap, why: contrastFigure, head_scores: headTable };

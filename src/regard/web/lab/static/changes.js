@@ -3,6 +3,7 @@
 //
 //   const pair = changedPair({ name, view, trace, matrices, changes: () => ["zero self/0[2]"], other: () => "", go });
 //   root.append(pair.node);   pair.choose(places);   await pair.read(question, facts);   pair.section("attention");   pair.end();
+//   comparison(before, after, step)          the table of one text before and after, for a page that has no pair
 //
 // `view` is the reading of the unchanged model, `go(changes, other)` writes the address.
 
@@ -27,17 +28,17 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
   };
   words.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); apply("swap"); } });
   const bar = el("div", { class: "change-bar", role: "group", "aria-label": `Change a part of ${name}` }, el("label", {}, "Change ", select),
-    el("button", { type: "button", onclick: () => apply("zero") }, "Remove"), el("button", { type: "button", title: "Its mean over the words of this text", onclick: () => apply("mean") }, "Mean"),
-    el("button", { type: "button", title: "Its value from another text", onclick: () => apply("swap") }, "Swap"), words, chips);
+    el("button", { type: "button", onclick: () => apply("zero") }, "Remove"), el("button", { type: "button", title: "Replace it by its mean over the words of this text", onclick: () => apply("mean") }, "Replace by mean"),
+    el("button", { type: "button", title: "Take its value from another text", onclick: () => apply("swap") }, "Swap with other text"), words, chips);
   const problem = el("p", { class: "problem", role: "alert" }), compared = el("div", { class: "compared" });
   let asked = null, before = null, after = null, turn = 0, section = "expected", shown = {};
-  const second = reading({ parts: async (names) => (await matrices({ ...shown, parts: names })).arrays, onStep: (step) => { view.step(sameStep(after, step, before)); compare(); }, onPlaces: (places) => choose(places) });
-  const right = el("div", { hidden: true }, el("h3", {}, "After the change"), second.node), left = el("div", {}, el("h3", { hidden: true }, "Before"), view.node);
-  const pair = el("div", { class: "pair" }, left, right), node = el("div", { class: "changed" }, bar, problem, compared, pair);
+  const second = reading({ parts: async (names) => (await matrices({ ...shown, parts: names })).arrays, onStep: (step) => { view.step(sameStep(after, step, before)); compare(); }, onPlaces: (places, quiet) => { if (!quiet) choose(places); }, onLook: (name) => { view.look(name); } });
+  const right = el("div", {}, el("h3", {}, "After the change"), second.node), left = el("div", {}, el("h3", { hidden: true }, "Before"), view.node);
+  const pair = el("div", { class: "pair" }, left), node = el("div", { class: "changed" }, bar, problem, compared, pair);
 
   function choose(places) {
     if (!places.length) return;
-    put(select, places.map(({ place, title }) => el("option", { value: place }, title)));
+    put(select, places.map((place) => el("option", { value: place }, `${view.title(place)} (${place})`)));
   }
 
   function draw() {
@@ -46,39 +47,16 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
     if (document.activeElement !== words) words.value = other();
     put(chips, list.map((one) => {
       const [way, place] = one.split(" ");
-      return el("span", { class: "tag picked" }, `${place} ${WAYS[way]}`, el("button", { type: "button", class: "quiet", "aria-label": `Undo: ${place} ${WAYS[way]}`, onclick: () => go(list.filter((own) => own !== one), other()) }, "×"));
+      return el("span", { class: "tag picked", title: place }, `${before ? view.title(place) : place}: ${WAYS[way]}`, el("button", { type: "button", class: "quiet", "aria-label": `Undo: ${place} ${WAYS[way]}`, onclick: () => go(list.filter((own) => own !== one), other()) }, "×"));
     }), list.length > 0 && el("button", { type: "button", class: "quiet", onclick: () => go(list.slice(0, -1), other()) }, "Undo"));
     const changed = list.length > 0 && after !== null;
-    right.hidden = !changed;
+    if (changed) pair.append(right); else right.remove();
     left.firstChild.hidden = !changed;
     pair.classList.toggle("two", changed);
     compared.hidden = !changed;
     if (changed) compare();
   }
-
-  // log P of every word before and after, and the words expected at the chosen step.
-  function compare() {
-    if (!after) return;
-    const log = (facts, at) => (facts.known[at] && facts.probability[at] > 0 ? Math.log(facts.probability[at]) : null);
-    const best = (facts, at) => facts.top[at]?.[0];
-    const steps = before.words.read.map((word, at) => {
-      const [old, now] = [log(before, at), log(after, at)], [was, is] = [best(before, at), best(after, at)];
-      return { at, word, old, now, moved: old === null || now === null ? null : now - old, was, is, other: was?.word !== is?.word, same: old === now && was?.word === is?.word && was?.p === is?.p };
-    });
-    const listed = steps.length > SHOWN ? steps.filter((one) => Math.abs(one.moved ?? 0) > 0.005 || one.other) : steps, most = Math.max(...steps.map((one) => Math.abs(one.moved ?? 0))) || 1;
-    const sum = steps.reduce((total, one) => total + (one.moved ?? 0), 0), at = Math.min(view.at, steps.length - 1);
-    const rows = listed.map((one) => el("tr", { class: one.at === at ? "at" : null }, el("th", { scope: "row" }, token(one.word)), el("td", {}, before.known[one.at] ? token(before.words.written[one.at]) : "–"),
-      el("td", { class: "right" }, logged(one.old)), el("td", { class: "right" }, logged(one.now)),
-      el("td", { class: "right" }, one.moved === null ? "–" : one.same ? "0" : signed(one.moved)), el("td", {}, el("span", { class: "effect", "aria-hidden": "true" }, one.moved ? el("i", { class: `own ${one.moved < 0 ? "less" : "more"}`, style: { width: `${(50 * Math.abs(one.moved)) / most}%` } }) : null)),
-      el("td", {}, one.was && [token(one.was.word), " ", percent(one.was.p)]), el("td", { class: one.other ? "moved-top" : null }, one.is && [token(one.is.word), " ", percent(one.is.p)])));
-    const p = (facts, word) => facts.top[at].find((one) => one.word === word)?.p, all = [...new Set([...before.top[at], ...after.top[at]].map((one) => one.word))];
-    const next = all.map((word) => ({ word, old: p(before, word), now: p(after, word) })).sort((one, two) => Math.max(two.now ?? 0, two.old ?? 0) - Math.max(one.now ?? 0, one.old ?? 0)).slice(0, 10);
-    put(compared, el("h3", {}, "Before and after"), el("div", { class: "look" },
-      el("div", {}, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "log P before and after" }, el("table", {}, el("thead", {}, el("tr", {}, ["read", "then came", "log P before", "after", "change", "", "expected before", "after"].map((word, place) => (word ? el("th", { scope: "col", class: place > 1 && place < 5 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
-        el("p", { class: "caption" }, `All words together: ${signed(sum)} nats.${listed.length < steps.length ? ` ${steps.length - listed.length} steps that hardly changed are left out.` : ""} Computed with the reference implementation.`)),
-      el("div", {}, el("h4", {}, `Expected after ${quoted(before.words.read[at])}`), el("table", {}, el("thead", {}, el("tr", {}, ["word", "before", "after"].map((word, place) => el("th", { scope: "col", class: place ? "right" : null }, word)))),
-        el("tbody", {}, next.map((one) => el("tr", {}, el("th", { scope: "row" }, token(one.word)), el("td", { class: "right" }, percent(one.old)), el("td", { class: "right" }, percent(one.now)))))), el("p", { class: "caption" }, "–: not among the ten most probable."))));
-  }
+  const compare = () => { if (after) put(compared, comparison(before, after, view.at)); };
 
   return {
     node,
@@ -89,6 +67,7 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
       before = facts;
       problem.textContent = "";
       if (!list.length) { after = null; asked = null; draw(); return; }
+      node.setAttribute("aria-busy", "true");
       try {
         const found = await trace(now);
         if (mine !== turn) return;
@@ -96,18 +75,43 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
         after = found;
         second.show(after, { at: view.at });
         second.section(section);
+        second.look(view.looked);
       } catch (error) {
         if (mine !== turn || error.overtaken) return;
         after = asked = null;
         problem.textContent = error.message;
-      }
+      } finally { if (mine === turn) node.removeAttribute("aria-busy"); }
       draw();
     },
     step() { if (after) { second.step(sameStep(before, view.at, after)); compare(); } },
     section(next) { section = next; if (after) second.section(next); },
+    look(name) { if (after) second.look(name); },
     asked: () => asked,
     end: () => second.end(),
   };
+}
+
+// log P of every word before and after, and the words expected at a step; of a translator also what it would write now.
+export function comparison(before, after, step) {
+  const log = (facts, at) => (facts.known[at] && facts.probability[at] > 0 ? Math.log(facts.probability[at]) : null);
+  const best = (facts, at) => facts.top[at]?.[0];
+  const steps = before.words.read.map((word, at) => {
+    const [old, now] = [log(before, at), log(after, at)], [was, is] = [best(before, at), best(after, at)];
+    return { at, word, old, now, moved: old === null || now === null ? null : now - old, was, is, other: was?.word !== is?.word, same: old === now && was?.word === is?.word && was?.p === is?.p };
+  });
+  const listed = steps.length > SHOWN ? steps.filter((one) => Math.abs(one.moved ?? 0) > 0.005 || one.other) : steps, most = Math.max(...steps.map((one) => Math.abs(one.moved ?? 0))) || 1;
+  const sum = steps.reduce((total, one) => total + (one.moved ?? 0), 0), at = Math.min(step, steps.length - 1);
+  const rows = listed.map((one) => el("tr", { class: one.at === at ? "at" : null }, el("th", { scope: "row" }, token(one.word)), el("td", {}, before.known[one.at] ? token(before.words.written[one.at]) : "–"),
+    el("td", { class: "right" }, logged(one.old)), el("td", { class: "right" }, logged(one.now)),
+    el("td", { class: "right" }, one.moved === null ? "–" : one.same ? "0" : signed(one.moved)), el("td", {}, el("span", { class: "effect", "aria-hidden": "true" }, one.moved ? el("i", { class: `own ${one.moved < 0 ? "less" : "more"}`, style: { width: `${(50 * Math.abs(one.moved)) / most}%` } }) : null)),
+    el("td", {}, one.was && [token(one.was.word), " ", percent(one.was.p)]), el("td", { class: one.other ? "moved-top" : null }, one.is && [token(one.is.word), " ", percent(one.is.p)])));
+  const p = (facts, word) => facts.top[at].find((one) => one.word === word)?.p, all = [...new Set([...before.top[at], ...after.top[at]].map((one) => one.word))];
+  const next = all.map((word) => ({ word, old: p(before, word), now: p(after, word) })).sort((one, two) => Math.max(two.now ?? 0, two.old ?? 0) - Math.max(one.now ?? 0, one.old ?? 0)).slice(0, 10);
+  return [el("h3", {}, "Before and after"), after.own !== undefined && el("p", {}, `With this change it would write ${after.own === before.answer ? "the same" : quoted(after.own || "(nothing)")}.`), el("div", { class: "look" },
+    el("div", {}, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "log P before and after" }, el("table", {}, el("thead", {}, el("tr", {}, ["read", "then came", "log P before", "after", "change", "", "expected before", "after"].map((word, place) => (word ? el("th", { scope: "col", class: place > 1 && place < 5 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
+      el("p", { class: "caption" }, `All words together: ${signed(sum)} nats.${listed.length < steps.length ? ` ${steps.length - listed.length} steps that hardly changed are left out.` : ""} Computed by the written equation.`)),
+    el("div", {}, el("h4", {}, `Expected after ${quoted(before.words.read[at])}`), el("table", {}, el("thead", {}, el("tr", {}, ["word", "before", "after"].map((word, place) => el("th", { scope: "col", class: place ? "right" : null }, word)))),
+      el("tbody", {}, next.map((one) => el("tr", {}, el("th", { scope: "row" }, token(one.word)), el("td", { class: "right" }, percent(one.old)), el("td", { class: "right" }, percent(one.now)))))), el("p", { class: "caption" }, "–: not among the ten most probable.")))];
 }
 
 const logged = (value) => (value === null ? "–" : value.toFixed(2).replace("-", "−"));

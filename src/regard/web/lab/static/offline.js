@@ -2,10 +2,13 @@
 // traces of one text are at the same place of it, whichever is moved.
 import { unpack } from "./arrays.js";
 import { causeFigure } from "./causes.js";
+import { comparison } from "./changes.js";
+import { el, put } from "./dom.js";
 import { reading, sameStep } from "./reading.js";
 import { workPanel } from "./work.js";
 
-const views = [];
+const views = [], compared = []; // and what compares a changed model with the unchanged one before it
+const isChanged = (facts) => Boolean(facts.notes[0]?.startsWith("Changed: "));
 for (const data of document.querySelectorAll("script.trace")) {
   const { about, arrays } = unpack(Uint8Array.from(atob(data.textContent), (sign) => sign.charCodeAt(0)).buffer);
   const worked = workPanel(about.work);
@@ -15,15 +18,19 @@ for (const data of document.querySelectorAll("script.trace")) {
     onStep: (step) => {
       if (follows) worked.step(step);
       for (const other of views) if (other !== view) other.step(sameStep(about, step, other.facts));
+      for (const compare of compared) compare();
     },
   });
-  data.replaceWith(view.node, worked.node);
+  const before = isChanged(about) && views.findLast((one) => one.facts.run === about.run && !isChanged(one.facts)), table = el("div", { class: "compared", hidden: !before });
+  if (before) compared.push(() => put(table, el("p", {}, about.notes[0]), comparison(before.facts, about, before.at)));
+  data.replaceWith(table, view.node, worked.node);
   view.section("all");
   view.show(about);
   if (views.length) view.step(sameStep(views[0].facts, views[0].at, about));
   views.push(view);
   if (follows) worked.step(view.at);
 }
+for (const compare of compared) compare();
 for (const data of document.querySelectorAll("script.causes")) {
   const answers = JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(data.textContent), (sign) => sign.charCodeAt(0))));
   data.replaceWith(...answers.map((answer) => causeFigure(answer).node));

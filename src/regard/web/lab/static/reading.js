@@ -8,7 +8,8 @@
 // for, at least one, and is asked again for the rest. `onStep(step)` tells which word was chosen;
 // `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly;
 // `onWork({step, layer, head})` gives the arithmetic of a step, as insight/arithmetic/equation.py has it. `onPlaces(places)`
-// tells which parts of the model were clicked, [{place: "self/0[2]", title}], by the names of insight/interventions.
+// tells which parts of the model were clicked (["self/0[2]"], by the names of insight/interventions; `one.title(place)` is
+// its name for a reader), with true if nobody clicked; `onLook(name)` which head or matrix is drawn, as `one.look(name)` takes.
 
 import { valueAt } from "./arrays.js";
 import { counted, el, isolated, number, put, table } from "./dom.js";
@@ -42,7 +43,7 @@ export function painted(share) {
   return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
-export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null, onWork = null, onPlaces = () => {} }) {
+export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null, onWork = null, onPlaces = () => {}, onLook = () => {} }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
@@ -63,7 +64,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   let unlearned = ""; // why the alignment is not shown, if it is not
   let facts = null, step = 0, source = null, hover = null, shown = "expected", turn = 0;
   const worked = { layer: "", head: 0, turn: 0 };
-  let head = null, slope = 0, held = 0, arrays = new Map(), change = null, wanted = [];
+  let head = null, slope = 0, held = 0, wish = "", arrays = new Map(), change = null, wanted = [];
 
   // Matrices that are asked for at the same time come in one answer.
   const load = (name) => {
@@ -203,31 +204,43 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   // -- parts that can be changed, by the names of insight/interventions ----------------------------------------------------
 
   function placesOfWord(side, at) {
-    const found = (place, title) => ({ place, title });
-    if (facts.order) return Array.from({ length: Math.max(...facts.order, 2) - 1 }, (_, one) => found(`order/${one + 2}`, `all ${one + 2}-grams`));
-    if (side === "source") return [found(`encoder/embedding@${at}`, `the word ${quoted(facts.words.source[at])}`)];
+    if (facts.order) return Array.from({ length: Math.max(...facts.order, 2) - 1 }, (_, one) => `order/${one + 2}`);
+    if (side === "source") return [`encoder/embedding@${at}`];
     const column = at + (translates() ? 1 : 0); // a translation's word is read one step after it is written
-    return column < facts.words.read.length ? [found(`embedding@${column}`, `the word ${quoted(facts.words.read[column])}`)] : [];
+    return column < facts.words.read.length ? [`embedding@${column}`] : [];
   }
   function placesOfHead(map, which) {
     const { name, rows } = facts.attention[map], many = facts.attention[map].heads.length > 1, at = rows === "source" ? source : source === null ? step : null;
     const [, kind, layer] = /^(self|cross|encoder)\/(\d+)$/.exec(name) || [];
     if (!kind) return [];
     const context = `layer/${layer}/context`, alone = !many && facts.inside.some((one) => one.name === context);
-    const place = alone ? context : (kind === "encoder" ? `${name}/heads` : name) + (which >= 0 && many ? `[${which}]` : ""), title = headName({ map, head: which }).replace(/, mean of .*/, ", all heads");
-    return [{ place, title }, ...(at === null || at >= facts.words[rows].length ? [] : [{ place: `${place}@${at}`, title: `${title}, at ${quoted(facts.words[rows][at])} only` }])];
+    const place = alone ? context : (kind === "encoder" ? `${name}/heads` : name) + (which >= 0 && many ? `[${which}]` : "");
+    return [place, ...(at === null || at >= facts.words[rows].length ? [] : [`${place}@${at}`])];
   }
   function placesOfUnit(row, unit) {
-    const { name, title, rows } = facts.inside[held], word = quoted(facts.words[rows][row]), layer = /^(.*\/)?\d+(\/(for|back)ward)?$/.test(name);
+    const { name } = facts.inside[held], layer = /^(.*\/)?\d+(\/(for|back)ward)?$/.test(name);
     const recurrent = layer && !facts.inside.some((one) => one.name === `${name}/attention`), place = /\/(for|back)ward$/.test(name) ? `${name}/hidden` : name;
-    return [
-      { place: `${place}[${unit}]@${row}`, title: `${title}, unit ${unit + 1} at ${word}` }, { place: `${place}[${unit}]`, title: `${title}, unit ${unit + 1}` },
-      ...(recurrent && place === name ? [{ place: `${name}/hidden@${row}`, title: `${title}, the state after ${word}` }] : []),
-      { place: `${place}@${row}`, title: `${title}, all units at ${word}` }, { place, title: `${title}, all units` },
-    ];
+    return [`${place}[${unit}]@${row}`, `${place}[${unit}]`, ...(recurrent && place === name ? [`${name}/hidden@${row}`] : []), `${place}@${row}`, place];
+  }
+  // A place in a reader's words, which count from 1.
+  function titleOf(place) {
+    const [, name, unit, column] = /^([^[@]+)(?:\[(\d+)\])?(?:@(\d+))?$/.exec(place) || [null, place];
+    const map = facts.attention.find((one) => one.name === name || `${one.name}/heads` === name), part = facts.inside.find((one) => one.name === name || `${one.name}/hidden` === name);
+    const rows = (map || part)?.rows ?? (name.startsWith("encoder") ? "source" : "read"), word = column === undefined ? "" : quoted(facts.words[rows][column] ?? column);
+    if (name.startsWith("order/")) return `all ${name.slice(6)}-grams`;
+    if (name.endsWith("embedding") && word && unit === undefined) return `the word ${word}`;
+    const what = map ? (unit === undefined ? `${map.title}, all heads` : map.heads[unit] ?? place) : `${part ? part.title : name}${part && part.name !== name ? ", its state" : ""}${unit === undefined ? "" : `, unit ${Number(unit) + 1}`}`;
+    return word ? `${what}, at ${word} only` : what;
+  }
+  // The head or matrix that is drawn, by its name; another one by its name.
+  const looked = () => (shown === "states" ? facts.inside[held]?.name : head && facts.attention[head.map].name + (head.head >= 0 && facts.attention[head.map].heads.length > 1 ? `[${head.head}]` : "")) || "";
+  function lookAt(place) {
+    const [, name, which] = /^([^[]+)(?:\[(\d+)\])?$/.exec(place) || [], map = facts.attention.findIndex((one) => one.name === name), part = facts.inside.findIndex((one) => one.name === name);
+    if (map >= 0) head = { map, head: facts.attention[map].heads[which] ? Number(which) : facts.attention[map].heads.length > 1 ? -1 : 0 };
+    if (part >= 0) held = part;
   }
 
-  const tellPlaces = () => onPlaces(shown === "attention" && head ? placesOfHead(head.map, head.head) : placesOfWord(source === null ? "target" : "source", source ?? step));
+  const tellPlaces = () => onPlaces(shown === "attention" && head ? placesOfHead(head.map, head.head) : placesOfWord(source === null ? "target" : "source", source ?? step), true);
 
   // The cursor of a map and the words follow each other.
   function sidesOf(key) {
@@ -359,12 +372,12 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     }).catch((error) => { problem.textContent = error.message; }));
   }
 
-  function look(map, which) { onPlaces(placesOfHead(map, which)); Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; drawHead(); shade(); }
+  function look(map, which) { onPlaces(placesOfHead(map, which)); Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; onLook(looked()); drawHead(); shade(); }
 
   async function drawHead() {
-    const mine = facts, map = facts.attention[head.map];
+    const mine = facts, chosen = head, map = facts.attention[head.map];
     const loaded = await load(`attention/${map.name}`).catch(() => null);
-    if (!loaded || mine !== facts) return;
+    if (!loaded || mine !== facts || chosen !== head) return;
     const { array, start } = meanOf(loaded, head.head), rows = facts.words[map.rows], columns = facts.words[map.columns];
     const title = bodies.attention.querySelector(".head-name");
     if (title) title.textContent = headName(head);
@@ -386,11 +399,11 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   function drawStates() {
     if (!facts.inside.length) { put(bodies.states, el("p", { class: "quiet-text" }, `${facts.system} has no vectors.`)); return; }
     held = Math.min(held, facts.inside.length - 1);
-    put(bodies.states, el("h3", {}, "Internal states"), choice("Show", facts.inside, held, (place) => { held = place; drawStates(); }), maps.state.node);
+    put(bodies.states, el("h3", {}, "Internal states"), choice("Show", facts.inside, held, (place) => { held = place; onLook(looked()); drawStates(); }), maps.state.node);
     if (facts.matrices?.length) drawMemories();
     const mine = facts, one = facts.inside[held], rows = facts.words[one.rows];
     load(`inside/${one.name}`).then((array) => {
-      if (mine !== facts) return;
+      if (mine !== facts || one !== facts.inside[held]) return;
       drawnIn.state = { rows: one.rows, columns: null, count: rows.length, best: null };
       maps.state.draw({
         rows, columns: Array.from({ length: one.units }, (_, unit) => String(unit + 1)), array, diverging: one.diverging, unit: one.unit, tall: 16, finest: 2, largest: 24,
@@ -433,7 +446,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     put(bodies.gradients, el("h3", {}, "What each loss depends on"), choice("By", facts.gradients, slope, (place) => { slope = place; drawGradients(); shade(); }), maps.slope.node);
     const mine = facts, one = facts.gradients[slope], rows = facts.words[one.rows], columns = facts.words[one.columns];
     load(`gradient/${one.name}`).then((array) => {
-      if (mine !== facts) return;
+      if (mine !== facts || one !== facts.gradients[slope]) return;
       drawnIn.slope = { rows: "written", columns: one.columns, count: rows.length, best: (row) => strongest(array, row * columns.length, columns.length) };
       maps.slope.draw({
         rows, columns, array, power: true, unit: "norm of the gradient (nats per unit of length)", leftward: facts.leftward[one.columns],
@@ -518,11 +531,16 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
         const order = ["written", "read", "source"].map((kind) => facts.attention.findLastIndex((map) => map.rows === kind)).find((place) => place >= 0) ?? -1;
         head = order < 0 ? null : { map: order, head: facts.attention[order].heads.length > 1 ? -1 : 0 };
       }
+      if (wish) lookAt(wish);
+      wish = "";
       drawWords();
       whole();
       if (steps.open) tabulate();
       tellPlaces();
     },
+    look(place) { if (!facts) wish = place; else if (place && place !== looked()) { lookAt(place); whole(); } },
+    get looked() { return facts ? looked() : ""; },
+    title: (place) => titleOf(place),
     // A model that has hardly learned looks everywhere and nowhere: the alignment is shown on request.
     hideAlignment(why) { unlearned = why; if (facts && seen("expected")) drawExpected(); },
     section(name) { if (name === shown) return; shown = name; if (facts) { whole(); tellPlaces(); } }, // "words": nothing but them

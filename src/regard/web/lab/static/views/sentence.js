@@ -39,7 +39,7 @@ function changes(before, after) {
 export default {
   title: "Sentence",
   mount(root, first, api) {
-    let address = first, runs = [], text = "", before = "", section = "expected", timer = 0, seed = 1, opening = false, held = { text: "", next: 0 }, ended = false, following = null, altered = "";
+    let address = first, runs = [], text = "", before = "", section = "expected", timer = 0, seed = 1, opening = false, held = { text: "", next: 0 }, ended = false, following = null, altered = "", stepped = false; // stepped: somebody chose the step
     const panels = new Map(); // by run
     const words = el("textarea", { rows: "2", dir: "auto", spellcheck: "false", placeholder: "Type a sentence" });
     const field = labelled("Text", words);
@@ -131,11 +131,14 @@ export default {
         parts: async (names) => (await api.postArrays("sentence/matrix", { ...shown, parts: names })).arrays,
         onStep: (step) => {
           following = null;
+          stepped = true;
           mine.lead();
           pair.step();
           address.note({ step: String(step) });
+          for (const one of panels.values()) one.causes();
         },
-        onPlaces: (places) => pair?.choose(places),
+        onPlaces: (places) => pair.choose(places),
+        onLook: (name) => { pair.look(name); address.note({ look: name }); },
         onEdit: run.task === "language model" ? async ({ step, token, keep }) => {
           try { setText((await api.post("sentence/edit", { run: run.name, text: asked, step, token, keep })).text); } catch (error) { address.fail(error); }
         } : null,
@@ -146,8 +149,9 @@ export default {
         name: run.name, view, trace: (question) => api.post("sentence/trace", question), matrices: (question) => api.postArrays("sentence/matrix", question),
         changes: () => changesIn(address.query, run.name), other: () => address.query.get("other") || "", go: (list, other) => mine.change(list, other),
       });
+      view.look(address.query.get("look") || "");
       mine.changed = () => { if (mine.facts) pair.read(shown, mine.facts); };
-      mine.causes = () => { if (section === "causes" && shown.run) answer.ask({ ...shown, gradients: false, ...questionOf(address.query) }); };
+      mine.causes = () => { if (section === "causes" && shown.run) answer.ask({ ...shown, gradients: false, ...questionOf(address.query, stepped ? view.at : null) }); };
       const note = learnedNote(api, run);
       mine.node = el("article", { class: "card panel", data: { run: run.name } },
         el("header", {}, el("h2", {}, el("i", { class: "swatch", style: { background: colourOfRun(run.name) } }), " ", el("a", { href: link("runs", "", { run: run.name }) }, run.name)), el("span", { class: "tag" }, run.system)),
@@ -271,6 +275,7 @@ export default {
       runs = [...found.runs, ...found.gallery];
       nameColours(runs);
       following = Number(first.query.get("step")) || null;
+      stepped = first.query.get("step") !== null;
       if (first.query.get("text") === null) {
         opening = true;
         const some = update(first);

@@ -1,5 +1,7 @@
 // A run at moments of its training: what it writes, what it looks at, and how its word vectors form.
 import { link } from "../address.js";
+import { causeAnswer, causeBar, questionOf } from "../causes.js";
+import { changedPair, changesIn, withChanges } from "../changes.js";
 import { lineChart } from "../charts.js";
 import { el, grouped, labelled, number, put, segments, speak } from "../dom.js";
 import { picker } from "../picker.js";
@@ -7,13 +9,13 @@ import { reading } from "../reading.js";
 import { scatter } from "../scatter.js";
 
 const PAUSE = 120, BEAT = 1400;
-const SCORES = { induction: "Induction", duplicate: "Same word", previous: "Previous word", positional: "One distance" };
-const TABS = { expected: "What it expects", attention: "Attention", states: "States" };
+const SCORES = { induction: "Induction", duplicate: "Same word", previous: "Previous word", positional: "One distance", syntactic: "Verb to subject" };
+const TABS = { expected: "What it expects", attention: "Attention", states: "States", causes: "Causes" };
 
 export default {
   title: "Time",
   mount(root, first, api) {
-    let address = first, runs = [], run = null, found = null, at = 0, text = "", section = "expected", ended = false, timer = 0, playing = 0, plane = null, answers = new Map(), shown = {}; // shown: the question whose answer is on the page
+    let address = first, runs = [], run = null, found = null, at = 0, text = "", section = "expected", ended = false, timer = 0, playing = 0, plane = null, answers = new Map(), shown = {}, altered = "", stepped = first.query.get("step"); // shown: the question whose answer is on the page
     const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
     const slider = el("input", { type: "range", min: "0", max: "0", step: "1", "aria-label": "Training step", oninput: () => go(Number(slider.value)) });
     const where = el("p", { class: "in-short", role: "status" }), play = el("button", { type: "button", onclick: () => toggle() }, "▶ Play");
@@ -21,15 +23,28 @@ export default {
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off" });
     const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
-    const view = reading({ parts: async (names) => (await api.postArrays(`${shown.kind}/matrix`, { ...shown.asked, parts: names })).arrays });
+    const view = reading({
+      parts: async (names) => (await api.postArrays(`${shown.kind}/matrix`, { ...shown.asked, parts: names })).arrays,
+      onStep: (step) => { stepped = String(step); pair.step(); address.note({ step: stepped }); ask(); },
+      onPlaces: (places) => pair.choose(places),
+      onLook: (name) => { pair.look(name); address.note({ look: name }); },
+    });
+    const change = (list, other = address.query.get("other") || "") => address.go({ change: withChanges(address.query, run.name, [...new Set(list)]), other: other || null });
+    const changes = () => changesIn(address.query, run.name);
+    const pair = changedPair({
+      name: "this model", view, trace: (question) => api.post(`${shown.kind}/trace`, question, { only: "time changed" }), matrices: (question) => api.postArrays(`${shown.kind}/matrix`, question),
+      changes, other: () => address.query.get("other") || "", go: change,
+    });
+    const causes = causeBar({ change: (query) => address.go(query) }), answer = causeAnswer({ ask: (question) => api.post(`${shown.kind}/cause`, question, { only: "time cause" }), onChange: (list) => change([...changes(), ...list]) });
+    const ask = () => { if (section === "causes" && shown.asked) answer.ask({ ...shown.asked, ...questionOf(address.query, stepped === null ? null : view.at) }); };
     const scores = segments("score", SCORES, "induction", (score) => address.go({ score: score === "induction" ? null : score })), headProblem = el("p", { class: "problem", role: "alert" });
     const heads = el("section", { class: "card heads", hidden: true }, el("h2", {}, "What its heads do"), el("div", { class: "tools" }, scores), headProblem, lines.node,
-      el("p", { class: "caption" }, "Share of each head's attention: to the word before; to one distance; to the same word before; to the word after it. The last two are measured on a string of random words that is read twice."));
+      el("p", { class: "caption" }, "Share of each head's attention: to the word before; to one distance; to the same word before; to the word after it, both on random words that are read twice; and from a verb to its subject, on the phrasebook's sentences. Chance is uniform attention."));
     const none = el("div", { class: "lead", hidden: true });
     const all = el("div", {},
       el("div", { class: "time-bar" }, play, slider, where), chart.node, problem,
       el("div", { class: "side-by-side" },
-        el("section", { class: "card" }, el("h2", {}, "How it reads a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), view.node),
+        el("section", { class: "card" }, el("h2", {}, "How it reads a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), causes.node, pair.node, answer.node),
         el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)), heads);
     all.hidden = true; // until there is something to see
     put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points of its training.")), pick.node, none, all);
@@ -74,8 +89,9 @@ export default {
     }
     function drawHeads() {
       if (!looked) return;
-      const asked = address.query.get("score"), score = SCORES[asked] ? asked : "induction", x = Float32Array.from(looked.steps);
+      const asked = address.query.get("score"), score = looked.chance[asked] === undefined ? "induction" : asked, x = Float32Array.from(looked.steps);
       scores.show(score);
+      for (const one of scores.children) one.hidden = looked.chance[one.dataset.value] === undefined;
       heads.hidden = lines.node.hidden = false;
       const chance = { name: "chance", colour: 7, quiet: true, x, y: Float32Array.from(looked.steps, () => looked.chance[score]) };
       lines.draw({ series: [...looked.heads.map((name, at) => ({ name, colour: at, points: true, x, y: Float32Array.from(looked.scores[score], (row) => row[at]) })), chance], x: { label: "step" }, y: { label: `${SCORES[score].toLowerCase()}: share of attention` } });
@@ -95,7 +111,9 @@ export default {
         if (ended || moment().step !== now) return;
         problem.textContent = "";
         shown = { kind: kind(), asked };
-        view.show(facts);
+        view.show(facts, { at: stepped === null ? null : Number(stepped) });
+        pair.read(asked, facts);
+        ask();
         root.dataset.moment = String(now);
         put(written, sample ? sample.text : facts.answer || "(nothing)");
       } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
@@ -110,6 +128,7 @@ export default {
     async function open(name, next) {
       toggle(false);
       run = runs.find((one) => one.name === name);
+      view.look(next.query.get("look") || "");
       answers = new Map();
       plane = null;
       root.setAttribute("aria-busy", "true");
@@ -145,7 +164,14 @@ export default {
       address = next;
       section = TABS[next.query.get("show")] ? next.query.get("show") : "expected";
       tabs.show(section);
-      view.section(section);
+      const within = section === "causes" ? "words" : section, wanted = JSON.stringify([next.query.getAll("change"), next.query.get("other")]);
+      view.section(within);
+      pair.section(within);
+      causes.node.hidden = answer.node.hidden = section !== "causes";
+      causes.show(next.query);
+      ask();
+      if (wanted !== altered && view.facts) pair.read(shown.asked, view.facts);
+      altered = wanted;
       drawHeads();
       const usable = runs.filter((one) => one.task !== "classification" && !one.counted);
       const asked = next.query.get("run"), name = usable.some((one) => one.name === asked) ? asked : (usable.find((one) => one.kept) || usable[0])?.name;
@@ -155,7 +181,7 @@ export default {
     }
 
     api.get("runs").then((all_) => { if (!ended) { runs = all_.runs; update(first); } }).catch(first.fail);
-    const unmount = () => { ended = true; clearTimeout(timer); clearInterval(playing); chart.end(); points.end(); lines.end(); view.end(); };
+    const unmount = () => { ended = true; clearTimeout(timer); clearInterval(playing); chart.end(); points.end(); lines.end(); view.end(); pair.end(); answer.clear(); };
     unmount.update = (next) => { if (runs.length) update(next); };
     return unmount;
   },

@@ -45,7 +45,7 @@ export default {
 // -- one sentence ----------------------------------------------------------------------------------------------------------
 
 function oneSentence(place, api, address) {
-  let text = "", prefix = "", section = "expected", timer = 0, ended = false, seed = 0, reference = "", altered = "";
+  let text = "", prefix = "", section = "expected", timer = 0, ended = false, seed = 0, reference = "", altered = "", stepped = address().query.get("step"), following = stepped; // the step that was chosen
   const panels = new Map();
   const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", placeholder: "Type a sentence to translate" });
   const tabs = segments("what is shown", TABS, section, (name) => address().go({ show: name === "expected" ? null : name }));
@@ -98,8 +98,9 @@ function oneSentence(place, api, address) {
       },
       onWork: (what) => api.post("translation/work", { ...shown, ...what }, { only: `work ${run.name}` }),
       onGradients: () => { gradients = true; mine.read(); },
-      onStep: () => pair.step(),
-      onPlaces: (places) => pair?.choose(places),
+      onStep: (step) => { stepped = String(step); pair.step(); address().note({ step: stepped }); mine.causes(); },
+      onPlaces: (places) => pair.choose(places),
+      onLook: (name) => { pair.look(name); address().note({ look: name }); },
     });
     const change = (list, other = address().query.get("other") || "") => address().go({ change: withChanges(address().query, run.name, [...new Set(list)]), other: other || null });
     const changes = () => changesIn(address().query, run.name);
@@ -107,6 +108,7 @@ function oneSentence(place, api, address) {
       name: run.name, view, trace: (question) => api.post("translation/trace", question), matrices: (question) => api.postArrays("translation/matrix", question),
       changes, other: () => address().query.get("other") || "", go: change,
     });
+    view.look(address().query.get("look") || "");
     const told = causeAnswer({ ask: (question) => api.post("translation/cause", question, { only: `cause ${run.name}` }), onChange: (list) => change([...changes(), ...list]) });
     const note = learnedNote(api, run, () => view.hideAlignment("Attention is meaningless before the model has learned."));
     const mine = {
@@ -125,7 +127,8 @@ function oneSentence(place, api, address) {
           problem.textContent = "";
           pair.node.hidden = false;
           put(answer, facts.answer || "(nothing)");
-          view.show(facts);
+          view.show(facts, { at: following === null ? null : Number(following) });
+          following = null;
           pair.read(question, facts);
           mine.causes();
         } catch (error) {
@@ -139,7 +142,7 @@ function oneSentence(place, api, address) {
       shown: () => [shown, pair.asked()],
       answered: () => told.asked,
       changed: () => { if (shown.text && view.facts) pair.read(shown, view.facts); },
-      causes: () => { if (section === "causes" && shown.text) told.ask({ ...shown, gradients: false, ...questionOf(address().query) }); },
+      causes: () => { if (section === "causes" && shown.text) told.ask({ ...shown, gradients: false, ...questionOf(address().query, stepped === null ? null : view.at) }); },
       show(name) {
         const within = name === "causes" ? "words" : name;
         view.section(within);
