@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -42,8 +43,11 @@ FAR, FAR_WIDTH = 10_000, 8
 MEASURED = (0.0, 1.0, 3.0, 5.0, 8.0)  # forget biases
 FOR_HUNDREDS, FOR_THOUSANDS = 5.0, 7.0  # forget biases: log 0.01 / log σ(b) is 686 and 5052 steps
 LETTERS, NOISE, HELD, TEXTS, RATE, TESTED = 8, 8, 100, 32, 5e-3, 200  # of the trained networks; HELD: words of a text
-TRAININGS, QUICK_TRAININGS = 7, 2
-TRAINED: dict[str, tuple[type[Recurrent], int]] = {"tanh network": (Elman, 2500), "LSTM": (LSTM, 600)}  # and steps
+TRAININGS, QUICK_TRAININGS = 7, 2  # and below, the steps of each
+TRAINED: dict[str, tuple[Callable[[int, int], Recurrent], int]] = {
+    "tanh network": (Elman, 2500),
+    "LSTM": (LSTM, 600),
+}  # and steps
 ASKED = (10, 100, 1000, 10_000)  # words after the letter
 LEFT = 0.01  # the remaining influence of a word that counts as forgotten
 
@@ -140,9 +144,9 @@ def texts(rows: int, steps: int) -> tuple[Tensor, Tensor]:
     return torch.cat([letters[:, None], torch.randint(LETTERS, LETTERS + NOISE, (rows, steps))], dim=1), letters
 
 
-def learn(kind: type[Recurrent], seed: int, steps: int) -> Reader:
+def learn(kind: Callable[[int, int], Recurrent], seed: int, steps: int) -> Reader:
     torch.manual_seed(seed)
-    model = Reader(kind(WIDTH, WIDTH))  # type: ignore[call-arg]
+    model = Reader(kind(WIDTH, WIDTH))
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=max(steps, 1), pct_start=0.1)
     for _ in range(steps):
