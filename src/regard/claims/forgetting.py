@@ -117,7 +117,7 @@ def far_away(trial: Trial, numbers: dict[str, list[float]]) -> Lines:
 # -- trained networks ------------------------------------------------------------------------------------------------
 
 
-class Reader(nn.Module):
+class LetterMemory(nn.Module):
     """After each word, which letter the text began with."""
 
     def __init__(self, layer: Recurrent) -> None:
@@ -144,9 +144,9 @@ def texts(rows: int, steps: int) -> tuple[Tensor, Tensor]:
     return torch.cat([letters[:, None], torch.randint(LETTERS, LETTERS + NOISE, (rows, steps))], dim=1), letters
 
 
-def learn(kind: Callable[[int, int], Recurrent], seed: int, steps: int) -> Reader:
+def learn(kind: Callable[[int, int], Recurrent], seed: int, steps: int) -> LetterMemory:
     torch.manual_seed(seed)
-    model = Reader(kind(WIDTH, WIDTH))
+    model = LetterMemory(kind(WIDTH, WIDTH))
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=max(steps, 1), pct_start=0.1)
     for _ in range(steps):

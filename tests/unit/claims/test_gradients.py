@@ -156,7 +156,7 @@ class Remembers(torch.nn.Module):
 
 def test_a_network_that_keeps_its_first_word_names_it_later_unless_its_state_is_emptied():
     torch.manual_seed(1)
-    model = forgetting.Reader(forgetting.Elman(32, 32))
+    model = forgetting.LetterMemory(forgetting.Elman(32, 32))
     model.layer.fused = Remembers()
     with torch.no_grad():
         model.embedding.weight.copy_(torch.eye(16, 32))
