@@ -138,7 +138,7 @@ def test_a_cell_with_forget_bias_5_keeps_a_hundredth_for_686_steps():
 
 def test_untrained_networks_do_not_reach_100_steps_and_cells_with_open_gates_reach_100_and_1000():
     _, judgement, found = measured("forgetting")
-    assert parts(judgement.expected, judgement.control)["geometric decay"] == "holds"
+    assert parts(judgement.expected, judgement.control[:1])["geometric decay"] == "holds"
     assert [found[name].verdict for name in (forgetting.TANH, forgetting.GATED)] == ["fails"] * 2
     for name, bias, steps in ((forgetting.HUNDREDS, 5.0, 100), (forgetting.THOUSANDS, 7.0, 1000)):
         assert found[name].verdict == "holds"
