@@ -120,6 +120,8 @@ def test_one_claim_shows_its_worked_numbers_before_what_was_measured(regard, tmp
     assert places == sorted(places)
     assert found["label"] in out.splitlines()
     assert "✓ holds" not in out
+    judged = out.partition(found["label"])[2]
+    assert judged.count("✓") == judged.count("✓ quick") > 0  # of each finding, too
     page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
     assert "<small>quick: holds at reduced size</small>" in page
     assert ">✓ quick</span> C13" in page

@@ -13,7 +13,7 @@ from string import Template
 
 from regard.base.writing import write_text
 from regard.claims.finding_words import words_of_finding
-from regard.claims.result import ClaimResult, verdict_words
+from regard.claims.result import ClaimResult, sign_of, verdict_words
 from regard.claims.verdict import FAILS, HOLDS, LEVEL, SIGNS, Finding
 from regard.report.colours import LIGHT, variable
 from regard.report.figures import Figure, Heat
@@ -163,9 +163,9 @@ def _claim(result: ClaimResult) -> str:
             _parts(result),
             _worked(result),
             beside(*drawn) if len(drawn) > 1 and not _wide(result.figures) else "".join(drawn),
-            _findings("What the statement expects", result.expected),
-            _findings(f"Control: {result.control_words}", result.control),
-            _findings("Additional checks (not part of the verdict)", result.besides),
+            _findings("What the statement expects", result.expected, result.quick),
+            _findings(f"Control: {result.control_words}", result.control, result.quick),
+            _findings("Additional checks (not part of the verdict)", result.besides, result.quick),
             *(paragraph(_minus(remark)) for remark in result.remarks),
             table(rows, columns) if rows else "",
             _facts(result),
@@ -191,7 +191,7 @@ def _verdict(result: ClaimResult) -> str:
 
 
 def _parts(result: ClaimResult) -> str:
-    parts = ", &nbsp;".join(f"{_sign(verdict)} {prose(part)}" for part, verdict in result.parts.items())
+    parts = ", &nbsp;".join(f"{_sign(verdict, result.quick)} {prose(part)}" for part, verdict in result.parts.items())
     return f"<p>Of what it says: {parts}.</p>" if parts else ""
 
 
@@ -234,17 +234,18 @@ def _worked(result: ClaimResult) -> str:
     return heading("Worked examples", 3) + table(rows, columns) if rows else ""
 
 
-def _findings(words: str, findings: Sequence[Finding]) -> str:
-    return f'{heading(words, 3)}<ul class="findings">{"".join(map(_finding, findings))}</ul>' if findings else ""
+def _findings(words: str, findings: Sequence[Finding], quick: str) -> str:
+    items = "".join(_finding(finding, quick) for finding in findings)
+    return f'{heading(words, 3)}<ul class="findings">{items}</ul>' if findings else ""
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding, quick: str) -> str:
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
     measured, expected = words_of_finding(finding)
     numbers = ", ".join(f"{value:.6g}" for value in finding.values)
     what = {"draws": "draw", "share": "trial", "seeds": "seed"}[finding.expect.over] + "s" * (len(finding.values) != 1)
     return (
-        f"<li>{_sign(finding.verdict)} {prose(finding.expect.quantity)}"
+        f"<li>{_sign(finding.verdict, quick)} {prose(finding.expect.quantity)}"
         f'<div class="numbers">{_bar(finding)}<b>{prose(_minus(measured))}{prose(unit)}</b>'
         f'<span class="wanted">expected {prose(_minus(expected))}</span></div>'
         f"<details><summary>{len(finding.values)} {what}</summary>{prose(_minus(numbers))}</details></li>"
@@ -289,8 +290,7 @@ def _facts(result: ClaimResult) -> str:
 
 
 def _sign(verdict: str, quick: str = "") -> str:
-    title, more = verdict_words(verdict, quick), " quick" if quick else ""
-    return f'<span class="sign {verdict}" title="{title}">{SIGNS[verdict]}{more}</span>'
+    return f'<span class="sign {verdict}" title="{verdict_words(verdict, quick)}">{sign_of(verdict, quick)}</span>'
 
 
 def _minus(words: str) -> str:

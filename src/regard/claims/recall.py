@@ -164,8 +164,9 @@ CLAIM = Claim(
     f"word; {STEPS} steps of Adam on texts of as many pairs as in the test.",
     control_words="A recurrent form that drops its state in the middle differs, and softmax attention's state grows. "
     f"Among {FEW} pairs linear attention recalls nearly everything: it can do the task.",
-    breaks="Recall fails where the pairs outnumber the features of a key, not at a certain length. The delta rule, "
-    "which replaces what a key had stored, does not help there: it keeps the last pairs and loses the first.",
+    breaks=f"Measured among {FEW} and among {MANY} pairs, with keys of {WIDTH} features; where between them recall "
+    "fails is not decided, nor whether the number of pairs or the length of the text is the cause. The delta rule, "
+    f"which replaces what a key had stored, does not help among {MANY} pairs.",
     expected=(
         Expect(SAME, "at most", 1e-9, over="draws"),
         Expect(GROWN, "within", 0.0, 0.0, over="draws"),

@@ -43,7 +43,7 @@ class ClaimResult:
     @property
     def sign(self) -> str:
         """✓, or ✓ quick: a quick form is smaller than the experiment that decides."""
-        return f"{SIGNS[self.verdict]} quick" if self.quick else SIGNS[self.verdict]
+        return sign_of(self.verdict, self.quick)
 
     @property
     def label(self) -> str:
@@ -121,6 +121,11 @@ class ClaimResult:
         from regard.claims.claims_page import section
 
         return section(self)
+
+
+def sign_of(verdict: str, quick: str) -> str:
+    """✓, or ✓ quick."""
+    return f"{SIGNS[verdict]} quick" if quick else SIGNS[verdict]
 
 
 def verdict_words(verdict: str, quick: str) -> str:

@@ -1,7 +1,8 @@
 """How similar people find two words, from 0 to 10: means of the 13 to 16 judges of WordSim-353.
 
-Finkelstein et al. 2002, Placing search in context. These are pairs of common words among its 353: a pair is here
-because both words are frequent in written English, whatever a model makes of them. They mean relatedness as well as
+Finkelstein et al. 2002, Placing search in context. Of its 353 pairs these are the ones whose two words both occur at
+least 100 times in the training text of WikiText-2, lower-cased, except four that also do and are missing (love sex,
+media gain, governor interview, Japanese American). They mean relatedness as well as
 similarity: judges put *planet* and *star* together, and *game* and *victory*.
 """
 

@@ -200,14 +200,14 @@ def _print_worked(worked: Sequence[Worked]) -> None:
 def _print_result(result: ClaimResult) -> None:
     """Everything that the verdict rests on, and what it looks like."""
     from regard.claims.finding_words import sentence_of
-    from regard.claims.result import verdict_words
+    from regard.claims.result import sign_of
     from regard.report.terminal import terminal
 
     for figure in result.figures:
         print(terminal(figure) + "\n")
     print(result.label)
     for part, verdict in result.parts.items():
-        print(f"  {_sign(verdict)} {part}: {verdict_words(verdict, result.quick)}")
+        print(f"  {sign_of(verdict, result.quick)} {part}: {verdict}")
     for heading, findings in {
         "Expected": result.expected,
         f"Control: {result.control_words}": result.control,
@@ -217,7 +217,8 @@ def _print_result(result: ClaimResult) -> None:
             print()
             print_prose(heading)
         for finding in findings:
-            print_prose(f"  {_sign(finding.verdict)} {finding.expect.quantity}: {sentence_of(finding)}", indent="    ")
+            sign = sign_of(finding.verdict, result.quick)
+            print_prose(f"  {sign} {finding.expect.quantity}: {sentence_of(finding)}", indent="    ")
     print()
     print_prose(f"When it breaks: {result.breaks}")
     for remark in result.remarks:
@@ -232,6 +233,7 @@ def _print_result(result: ClaimResult) -> None:
 def _print_verdicts(results: Sequence[ClaimResult]) -> None:
     """Under each statement what decided, how the control came out, and how long it took."""
     from regard.claims.finding_words import sentence_of
+    from regard.claims.result import sign_of
     from regard.report.progress import clock
 
     room = max(len(result.name) for result in results)
@@ -242,7 +244,7 @@ def _print_verdicts(results: Sequence[ClaimResult]) -> None:
         )
         print_prose(claim + result.statement, indent=" " * len(claim))
         decisive = f"{result.decisive.expect.quantity}: {sentence_of(result.decisive)}"
-        parts = "".join(f"{_sign(verdict)} {part}; " for part, verdict in result.parts.items())
+        parts = "".join(f"{sign_of(verdict, result.quick)} {part}; " for part, verdict in result.parts.items())
         found = f"{parts}{decisive}; {control}; {clock(result.seconds)}"
         print_prose(" " * len(claim) + found, indent=" " * len(claim))
 
@@ -265,9 +267,3 @@ def _print_origin(results: Sequence[ClaimResult], quick: bool, report: Path) -> 
     if before := sum(result.cached for result in results):
         print(f"{before} of {len(results)} results are cached, from the same code and settings; --again repeats them.")
     print(f"The report: {report}")
-
-
-def _sign(verdict: str) -> str:
-    from regard.claims.verdict import SIGNS
-
-    return SIGNS[verdict]

@@ -116,6 +116,7 @@ def test_a_quick_verdict_is_never_shown_as_one_of_the_full_experiment():
     assert "Quick form, at reduced size. ✓ 1 holds." in seen
     assert "✓ quick C1 vanishing quick: holds at reduced size" in seen
     assert "Quick form, at reduced size (fewer seeds): the statement holds: log-slope" in seen
+    assert not re.search(r">[✓✗?]</span>", section(quick))  # also of its parts and of each finding
     assert "quick" not in section(plain).lower().replace("quick-", "")
 
 

@@ -378,6 +378,14 @@ def test_words_that_stand_twice_are_found():
     assert alignment.repeated(source, {(0, 0), (3, 0), (1, 1), (3, 2)}) == [2]  # of two sources neither is the one
 
 
+def test_of_equally_probable_words_the_one_nearest_to_the_diagonal_is_linked():
+    table = {("as", "aussi"): 0.5, ("as", "que"): 0.5, ("old", "vieux"): 1.0}
+    source, target = ["as", "old", "as"], ["aussi", "vieux", "que"]
+    assert alignment.near_diagonal(table, source, target) == {(0, 0), (1, 1), (2, 2)}
+    assert alignment.near_diagonal(table, source, ["que", "vieux", "que"]) == {(0, 0), (1, 1), (2, 2)}
+    assert alignment.near_diagonal({}, source, target) == {(n, n) for n in range(3)}  # nothing known: the diagonal
+
+
 def test_word_by_word_learns_what_stands_at_the_same_place_and_not_what_comes_later(monkeypatch):
     monkeypatch.setattr(alignment, "HELD_OUT", 1)
     monkeypatch.setattr(alignment, "DOUBLED", 1)

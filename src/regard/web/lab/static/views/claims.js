@@ -8,7 +8,7 @@ import { wholePage } from "../saving.js";
 
 // A result is shown with its label, which says of a quick form that it is one; the documented verdict is of the full one.
 const SIGNS = { holds: "✓", fails: "✗", inconclusive: "?" };
-const sign = (verdict) => el("span", { class: `verdict ${verdict || "none"}`, "aria-hidden": "true" }, SIGNS[verdict] || "·");
+const sign = (verdict, quick) => el("span", { class: `verdict ${verdict || "none"}`, "aria-hidden": "true" }, `${SIGNS[verdict] || "·"}${quick ? " quick" : ""}`);
 
 export default {
   title: "Claims",
@@ -61,8 +61,8 @@ export default {
       const groups = { Expected: result.numbers.expected, [`Control: ${result.control.words}`]: result.numbers.control, Besides: result.numbers.besides };
       const pictures = result.figures.map((data) => { const made = figure(data); drawn.push(made); return made.node; });
       return [
-        el("section", { class: "section" }, el("h2", {}, sign(result.verdict), ` Measured here: ${result.label.slice(2)}`, result.control.came_out ? "" : ": the control did not give the opposite result"),
-          Object.entries(groups).filter(([, some]) => some.length).map(([title, some]) => [el("h3", {}, title), el("ul", { class: "findings" }, some.map(finding))])),
+        el("section", { class: "section" }, el("h2", {}, sign(result.verdict, result.quick), ` Measured here: ${result.label.slice(2)}`, result.control.came_out ? "" : ": the control did not give the opposite result"),
+          Object.entries(groups).filter(([, some]) => some.length).map(([title, some]) => [el("h3", {}, title), el("ul", { class: "findings" }, some.map((one) => finding(one, result.quick)))])),
         result.worked.length > 0 && el("section", { class: "section" }, el("h2", {}, "Worked examples from the notes"),
           el("ul", { class: "findings" }, result.worked.map((one) => el("li", {}, sign(one.agrees ? "holds" : "fails"), ` ${one.what}: the notes ${one.noted}, here ${one.found}`)))),
         pictures.length > 0 && el("section", { class: "section figures" }, pictures),
@@ -70,9 +70,9 @@ export default {
       ];
     }
 
-    function finding(one) {
+    function finding(one, quick) {
       const unit = one.unit ? ` ${one.unit}` : "";
-      return el("li", {}, sign(one.verdict), ` ${one.quantity}: `, el("b", {}, `${one.measured}${unit}`), el("span", { class: "quiet-text" }, `, expected ${one.expected}`));
+      return el("li", {}, sign(one.verdict, quick), ` ${one.quantity}: `, el("b", {}, `${one.measured}${unit}`), el("span", { class: "quiet-text" }, `, expected ${one.expected}`));
     }
 
     // -- run it ----------------------------------------------------------------------------------------------------------------
