@@ -23,6 +23,7 @@ NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # kinds of tokens, as GGUF and Sent
 MAX_VOCABULARY = 1 << 20
 MAX_PIECE = 1 << 10  # bytes of a token
 MAX_FILE_BYTES = 1 << 26
+MAX_CUTS = 1 << 28  # characters compared to find the pairs that a piece can be made of; Llama 2's take 2 million
 TEXTS = ("Hello world", "  two  spaces", "naïve café, 12345!", "def f(x):\n\treturn x", "日本語 и ещё", "a", "")
 
 _NUMBERS = pre_tokenizers.Digits(individual_digits=True)
@@ -75,6 +76,8 @@ def sentence_pieces(tokens: Sequence[str], scores: Sequence[float], kinds: Seque
     """SentencePiece's BPE, as the merges that its scores imply."""
     numbers = _numbered(tokens)
     plain = {token for token, kind in zip(tokens, kinds) if kind == NORMAL}
+    if sum(len(token) ** 2 for token in plain) > MAX_CUTS:
+        raise RegardError("has so many long pieces that finding the pairs they are made of would take too long")
     merges = [
         (-scores[numbers[token]], numbers[token[:cut]], numbers[token[cut:]])
         for token in plain
