@@ -153,7 +153,9 @@ def test_weights_in_several_files_and_in_bf16_come_in(tmp_path):
     assert difference(theirs, run, tokens) <= 1e-5
     half = regard.import_model(tmp_path / "theirs", run=tmp_path / "half", precision="bf16")
     assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
-    assert (tmp_path / "half/model.safetensors").stat().st_size < 0.6 * (tmp_path / "run/model.safetensors").stat().st_size
+    assert (tmp_path / "half/model.safetensors").stat().st_size < 0.6 * (
+        tmp_path / "run/model.safetensors"
+    ).stat().st_size
     assert difference(theirs.bfloat16(), half, tokens) <= 0.1
     export(half.folder, "huggingface", tmp_path / "out", options={"scores": "no"})
     assert {weight.dtype for weight in load_file(tmp_path / "out/model.safetensors").values()} == {torch.bfloat16}

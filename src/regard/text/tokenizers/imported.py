@@ -26,6 +26,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.vocabulary import valid_unicode
 
 SPACE = "▁"  # of SentencePiece
+HIDDEN = "\ue000"  # before the name of a special piece, where pieces are found by their spelling (unigram)
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 MAX_PATTERN = 2000  # characters of a regular expression
 MAX_UNNAMED = 4096  # rows of a model's table without a token
@@ -114,7 +115,7 @@ class ImportedTokenizer(Tokenizer):
     @cached_property
     def tokens(self) -> list[str]:
         return [
-            self._symbols[number] if number in self.specials else readable(one)
+            self._symbols[number].removeprefix(HIDDEN) if number in self.specials else readable(one)
             for number, one in enumerate(self._bytes)
         ]
 
