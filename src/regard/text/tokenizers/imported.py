@@ -45,7 +45,7 @@ class ImportedTokenizer(Tokenizer):
         self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)
         self.begin, self.eos = begin, end
         unknown = there["model"].get("unk_token")
-        self.unk = None if unknown is None else engine.token_to_id(unknown)
+        self.unk = there["model"].get("unk_id") if unknown is None else engine.token_to_id(unknown)
         control = {one["id"] for one in there["added_tokens"] if one["special"]}
         self.specials = tuple(sorted(control | {end, begin} | ({self.unk} if self.unk is not None else set())))
         self._added = {one["id"]: one["content"] for one in there["added_tokens"]}
