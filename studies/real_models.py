@@ -7,10 +7,11 @@ The prompts are the first half of each of 200 sentences of the built-in phrasebo
 text. Compared are the log-probabilities of the next token (for llama.cpp, of its 50 most probable) between Regard's
 run of the file and
 
-    llama.cpp, the file itself        a GGUF file only. It multiplies quantized weights with activations in 8 bits
-    llama.cpp, exported as f32        the same weights without quantization, written by Regard
     transformers, exported            the same weights, written by Regard as a Hugging Face folder
     Regard, exported and re-read      bit for bit
+    llama.cpp, exported as f32        the same weights without quantization, written by Regard
+    llama.cpp, the file itself        a GGUF file only. It rounds activations to 8 bits before it multiplies them with
+                                      quantized weights, so it also differs from itself: the row after that
 
 Then the time to the first token and the memory of `generate`, in a process of its own, in fp32 and bf16. Prints a
 table in Markdown. Needs xllamacpp and transformers.
@@ -126,19 +127,29 @@ def study(file: Path, tokenizer: Path | None, count: int, place: Path) -> None:
     letter = run.tokenizer.encode("a")[-1]
     print(f"| beside {file.name} in Regard | same top token | mean difference | largest |\n|---|---|---|---|")
 
-    def row(name: str, predict: Callable[[list[int]], Row]) -> None:
-        print(f"| {name} | {compare(expected, [*map(predict, prompts)])} |", flush=True)
+    def row(name: str, predict: Callable[[list[int]], Row]) -> list[Row]:
+        found = [*map(predict, prompts)]
+        print(f"| {name} | {compare(expected, found)} |", flush=True)
+        return found
 
-    if file.suffix == ".gguf":
-        row("llama.cpp, the file itself", llama_cpp_of(file, letter))
-    export(run.folder, "gguf", place / "again.gguf")
-    row("llama.cpp, exported as f32", llama_cpp_of(place / "again.gguf", letter))
-    back = regard.load(import_file(place / "again.gguf", place / "from-gguf"), device="cpu")
-    row("Regard, exported as GGUF and re-read", ours(back))
     export(run.folder, "huggingface", place / "folder", options={"scores": "no"})
     row("transformers, exported", transformers_of(place / "folder"))
     back = regard.load(import_file(place / "folder", place / "from-folder"), device="cpu")
     row("Regard, exported as a folder and re-read", ours(back))
+    export(run.folder, "gguf", place / "again.gguf")
+    back = regard.load(import_file(place / "again.gguf", place / "from-gguf"), device="cpu")
+    row("Regard, exported as GGUF and re-read", ours(back))
+    exact = row("llama.cpp, exported as f32", llama_cpp_of(place / "again.gguf", letter))
+    if file.suffix == ".gguf":
+        found = row("llama.cpp, the file itself", llama_cpp_of(file, letter))
+        both = [
+            (
+                {token: one[token] for token in one if token in other},
+                {token: other[token] for token in one if token in other},
+            )
+            for one, other in zip(exact, found)
+        ]
+        print(f"| (llama.cpp, the file beside the export) | {compare(*map(list, zip(*both)))} |", flush=True)
     import_file(file, place / "half", tokenizer, "bf16")
     half = regard.load(place / "half", device="cpu")
     row("Regard, `--precision bf16`", ours(half))

@@ -219,10 +219,10 @@ def _shares(config: Config) -> bool:
 
 def _start(config: Config) -> tuple[int, int] | None:
     """The tokens that begin a target and end it, if they differ."""
-    found = tuple(config.number(name, -1) for name in ("decoder_start_token_id", "eos_token_id"))
-    if not all(0 <= token < config.number("vocab_size") for token in found):
-        config.wrong(f"decoder_start_token_id and eos_token_id are {found[0]} and {found[1]}, which are not tokens")
-    return None if found[0] == found[1] else found
+    start, eos = config.number("decoder_start_token_id"), config.number("eos_token_id")
+    if max(start, eos) >= config.number("vocab_size"):
+        config.wrong(f"decoder_start_token_id and eos_token_id are {start} and {eos}, which are not tokens")
+    return None if start == eos else (start, eos)
 
 
 def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:

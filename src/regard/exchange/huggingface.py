@@ -32,6 +32,7 @@ from regard.runs.load import AnyRun
 from regard.runs.store.folder import CHAT_TEMPLATE
 from regard.runs.store.lock import check_free
 from regard.runs.tasks.task import task_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import write_safetensors
 
 SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
@@ -186,6 +187,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precisi
     module: Any = KINDS[kind]
     settings, vocabulary = module.settings_in(config), config.number("vocab_size")
     source: Side | None = None
+    tokenizer: Tokenizer
     if module is hf_seq2seq and tokenizer_file is None and has_pair(folder):
         source, target = read_pair(folder, config, vocabulary)
         tokenizer, order = target.tokenizer, target.rows

@@ -8,7 +8,7 @@ which these few are read here. SentencePiece's own package checks that texts are
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,9 @@ def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
 
 def read_pieces(path: Path) -> Pieces:
     """The parts of a .model file; refuses one that is damaged, or whose pieces are not chosen by BPE or unigram."""
-    content, pieces, more = memoryview(read_whole(path, MAX_FILE_BYTES, foreign=True)), [], {}
+    content = memoryview(read_whole(path, MAX_FILE_BYTES, foreign=True))
+    pieces: list[tuple[str, float, int]] = []
+    more: dict[str, Any] = {}
     try:
         for number, value in _fields(content):
             if number == 1:
@@ -107,7 +109,8 @@ def read_pieces(path: Path) -> Pieces:
         raise RegardError(f"{path} is not a SentencePiece model, or is damaged: copy it again.")
     if more.get("model", UNIGRAM) not in (UNIGRAM, BPE):
         raise RegardError(f"{path} cuts text into words or characters; of SentencePiece Regard reads BPE and unigram.")
-    return Pieces(path, *map(list, zip(*pieces)), **more)
+    tokens, scores, kinds = zip(*pieces)
+    return Pieces(path, list(tokens), list(scores), list(kinds), **more)
 
 
 def engine_of(pieces: Pieces) -> Engine:
@@ -118,7 +121,8 @@ def engine_of(pieces: Pieces) -> Engine:
         if pieces.model == BPE:
             pairs = piece_pairs(pieces.tokens, pieces.scores, pieces.kinds)
             name = pieces.tokens[unknown] if unknown >= 0 else None
-            made = models.BPE(numbered(pieces.tokens), pairs, unk_token=name, fuse_unk=True, byte_fallback=covers)
+            numbers, how = numbered(names), {"unk_token": name, "fuse_unk": True, "byte_fallback": covers}
+            made: models.Model = models.BPE(numbers, pairs, **how)
         else:  # which finds pieces by their spelling, so those that no text contains (`</s>`) get another
             hidden = (CONTROL, UNKNOWN, UNUSED)
             names = [HIDDEN + token if kind in hidden else token for token, kind in zip(names, pieces.kinds)]
@@ -136,7 +140,7 @@ def engine_of(pieces: Pieces) -> Engine:
     return engine
 
 
-def _normalization(pieces: Pieces) -> Sequence[normalizers.Normalizer]:
+def _normalization(pieces: Pieces) -> list[normalizers.Normalizer]:
     steps: list[normalizers.Normalizer] = []
     if pieces.charsmap:
         steps.append(normalizers.Precompiled(pieces.charsmap))
