@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,9 +13,11 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 import regard
 from regard.base.errors import RegardError
+from regard.evaluation.perplexity import Method, likelihood
 from regard.exchange.formats import export, import_file
 from regard.exchange.parity import without_parts
 from regard.systems.llama import Settings
+from regard.text.batches.text_batches import Streams, Windows
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
 transformers = pytest.importorskip("transformers", reason="whose folders these are")
@@ -172,6 +175,22 @@ def test_an_imported_llama_is_trained_further_with_its_own_two_boundaries(folder
     assert tuned.recipe.model.bias == "qkv"
     before, after = (sum(one.log_probability for one in each.score(LINES)) for each in (run, tuned))
     assert after > before + 20
+
+
+def test_what_is_read_in_the_place_of_a_boundary_is_the_one_that_begins(folders):
+    """Two lines in one context: each ends in </s>, and what follows was read after <s>."""
+    theirs, _, run = folders("plain")
+    ids = np.array([token for line in ("The ship", "Ils vont") for token in [*run.tokenizer.encode(line), 2]])
+    read = torch.from_numpy(np.concatenate([[1], np.where(ids[:-1] == 2, 1, ids[:-1])]))
+    with torch.no_grad():
+        logits = theirs(read[None]).logits[0].log_softmax(-1)
+    *_, found = likelihood(run.model, ids, Method.of(run.model), eos=2, begin=1)
+    assert found.mean * len(ids) == pytest.approx(-float(logits[range(len(ids)), ids].sum()), abs=1e-4)
+    for batches in (Windows(ids, 2, 5, 2, seed=0, begin=1), Streams(ids, 2, 5, 2, begin=1)):
+        for step in range(batches.steps_per_epoch):
+            batch = batches.batch(step)
+            real = slice(None) if batch.lengths is None else np.arange(5) < batch.lengths[:, None]
+            assert 2 not in batch.tokens[real]
 
 
 # -- strange and hostile folders ---------------------------------------------------------------------------------------
