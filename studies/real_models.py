@@ -125,7 +125,7 @@ def study(file: Path, tokenizer: Path | None, count: int, place: Path) -> None:
     prompts = [[run.tokenizer.begin, *run.tokenizer.encode(line[: len(line) // 2].rstrip())] for line in lines]
     expected = [*map(ours(run), prompts)]
     letter = run.tokenizer.encode("a")[-1]
-    print(f"| beside {file.name} in Regard | same top token | mean difference | largest |\n|---|---|---|---|")
+    print(f"| {file.name} in Regard, compared with | same top token | mean difference | largest |\n|---|---|---|---|")
 
     def row(name: str, predict: Callable[[list[int]], Row]) -> list[Row]:
         found = [*map(predict, prompts)]
