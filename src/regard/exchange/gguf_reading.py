@@ -38,7 +38,7 @@ NAMES = {"llama": ("layers", LLAMA), "qwen2": ("layers", LLAMA), "gpt2": ("h", G
 MODULES: dict[str, Any] = {"llama": hf_llama, "qwen2": hf_llama, "gpt2": hf_gpt2}
 
 
-class Reader:
+class HeaderReader:
     """Values from the beginning of a file, one after the other; never beyond its end."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -89,7 +89,7 @@ class Reader:
 class StoredTensor:
     """One tensor of the file, as `ForeignWeights` reads it; `turned`: heads whose rows are to be put in our order."""
 
-    def __init__(self, reader: Reader, shape: list[int], kind: int, start: int, turned: int = 0) -> None:
+    def __init__(self, reader: HeaderReader, shape: list[int], kind: int, start: int, turned: int = 0) -> None:
         self.reader, self.shape, self.start, self.turned = reader, shape, start, turned
         self.kind = gguf.GGMLQuantizationType(kind)
         block, size = gguf.GGML_QUANT_SIZES[self.kind]
@@ -123,7 +123,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
     if tokenizer_file is not None:
         raise RegardError("--tokenizer does not apply: a GGUF file holds its tokenizer.")
     with open_file(file) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        reader = Reader(file, data)
+        reader = HeaderReader(file, data)
         values, tensors = _header(reader)
         kind = values.get("general.architecture")
         if not isinstance(kind, str) or kind not in MODULES:
@@ -147,7 +147,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         return write_run(run, recipe, tokenizer, state, file, template=template, precision=precision, what=what)
 
 
-def _header(reader: Reader) -> tuple[dict[str, Any], dict[str, tuple[list[int], int, int]]]:
+def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[int], int, int]]]:
     """The named values, and for each tensor its shape, type and place."""
     reader.take(4)
     if (version := reader.number("I")) not in (2, 3):
@@ -274,7 +274,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def _named(reader: Reader, kind: str, tensors: dict[str, Any], settings: dict[str, Any]) -> dict[str, StoredTensor]:
+def _named(
+    reader: HeaderReader, kind: str, tensors: dict[str, Any], settings: dict[str, Any]
+) -> dict[str, StoredTensor]:
     """The tensors under Hugging Face's names, without a prefix."""
     blocks, names = NAMES[kind]
     ours = {theirs: name for name, theirs in names.items()}

@@ -20,7 +20,7 @@ from tokenizers import AddedToken
 from regard.base.errors import RegardError
 from regard.exchange.foreign_folder import Config, read_json
 from regard.exchange.foreign_tokenizers import CONTROL, UNKNOWN
-from regard.exchange.sentencepiece_file import UNUSED, USER_DEFINED, Pieces, check_cuts, engine_of, read_pieces
+from regard.exchange.sentencepiece_file import UNUSED, USER_DEFINED, SentencePieces, check_cuts, engine_of, read_pieces
 from regard.text.tokenizers.imported import HIDDEN, ImportedTokenizer, import_engine
 
 FILES = ("source.spm", "target.spm", "vocab.json")
@@ -60,7 +60,7 @@ def _ids(path: Path, vocabulary: int) -> dict[str, int]:
     return ids
 
 
-def _side(pieces: Pieces, ids: dict[str, int], codes: Iterable[str] = (), others: Iterable[str] = ()) -> Side:
+def _side(pieces: SentencePieces, ids: dict[str, int], codes: Iterable[str] = (), others: Iterable[str] = ()) -> Side:
     check_cuts(pieces, engine_of(pieces))
     there = [*zip(pieces.tokens, pieces.scores, pieces.kinds)]
     kept = [(EOS, 0.0, CONTROL), (UNK, 0.0, UNKNOWN)]

@@ -36,7 +36,7 @@ TEXTS = ("Hello world", "  two  spaces ", "naïve café, 12345!", "def f(x): ret
 
 
 @dataclass(frozen=True)
-class Pieces:
+class SentencePieces:
     """A .model file: pieces with their scores and kinds, and how text is cut into them."""
 
     path: Path
@@ -83,7 +83,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
         place += size
 
 
-def read_pieces(path: Path) -> Pieces:
+def read_pieces(path: Path) -> SentencePieces:
     """The parts of a .model file; refuses one that is damaged, or whose pieces are not chosen by BPE or unigram."""
     content = memoryview(read_whole(path, MAX_FILE_BYTES, foreign=True))
     pieces: list[tuple[str, float, int]] = []
@@ -110,10 +110,10 @@ def read_pieces(path: Path) -> Pieces:
     if more.get("model", UNIGRAM) not in (UNIGRAM, BPE):
         raise RegardError(f"{path} cuts text into words or characters; of SentencePiece Regard reads BPE and unigram.")
     tokens, scores, kinds = zip(*pieces)
-    return Pieces(path, list(tokens), list(scores), list(kinds), **more)
+    return SentencePieces(path, list(tokens), list(scores), list(kinds), **more)
 
 
-def engine_of(pieces: Pieces) -> Engine:
+def engine_of(pieces: SentencePieces) -> Engine:
     """The engine that cuts text into these pieces, by their order in the file."""
     try:
         covers = sum(kind == BYTE for kind in pieces.kinds) == 256
@@ -140,7 +140,7 @@ def engine_of(pieces: Pieces) -> Engine:
     return engine
 
 
-def _normalization(pieces: Pieces) -> list[normalizers.Normalizer]:
+def _normalization(pieces: SentencePieces) -> list[normalizers.Normalizer]:
     steps: list[normalizers.Normalizer] = []
     if pieces.charsmap:
         steps.append(normalizers.Precompiled(pieces.charsmap))
@@ -151,7 +151,7 @@ def _normalization(pieces: Pieces) -> list[normalizers.Normalizer]:
     return [*steps, normalizers.Replace(" ", SPACE)]
 
 
-def check_cuts(pieces: Pieces, engine: Engine) -> None:
+def check_cuts(pieces: SentencePieces, engine: Engine) -> None:
     """Refuses an engine that cuts texts otherwise than SentencePiece's own package."""
     try:
         import sentencepiece
