@@ -5,8 +5,8 @@ import json
 import struct
 
 import pytest
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.base.errors import RegardError
 from regard.exchange.foreign_tokenizers import (
@@ -252,3 +252,12 @@ def test_bytes_that_are_only_partly_there_are_not_fallen_back_to():
     tokens = ["<unk>", "<s>", "</s>", "<0x41>", "a"]
     engine = sentence_pieces(tokens, [0.0] * 5, [UNKNOWN, CONTROL, CONTROL, BYTE, NORMAL], False)
     assert engine.encode("aA").ids == [4, 0]
+
+
+def test_an_expression_without_end_is_stopped_with_one_sentence():
+    engine = Engine(models.BPE({"a": 0, "b": 1, "<s>": 2}, []))
+    engine.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+b"), "isolated")
+    made = import_engine(engine, begin=2, eos=2, vocabulary=3)
+    for cut in (made.encode, made.encode_template, lambda text: made.encode_text([text])):
+        with pytest.raises(RegardError, match="cannot cut this text"):
+            cut("a" * 40)

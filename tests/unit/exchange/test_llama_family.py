@@ -271,6 +271,7 @@ def test_a_tensor_that_settings_do_not_explain_is_refused(copy):
     ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a" * 3000}, "behavior": "Isolated", "invert": False},
      "regular expression of more than 2000 characters"),
     ("added_tokens", "many", "is damaged or not a tokenizer"),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "BAAAAP///39hYgA="}, "cannot cut a plain text"),
 ])  # fmt: skip
 def test_a_tokenizer_that_regard_cannot_use_is_named(copy, part, value, said):
     change(copy, "tokenizer.json", **{part: value})
