@@ -10,7 +10,6 @@ hypothesis, where no token is forbidden, both are the same greedy search.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import ctranslate2
 import torch
+from tokenizers import Tokenizer as Engine
 
 from regard.decoding.beam import Hypothesis
 from regard.decoding.beam_slots import BeamConfig
@@ -28,7 +28,7 @@ BATCH_TOKENS = 2048  # of sources that are searched together
 
 def symbols(tokenizer: Tokenizer) -> list[str]:
     """The vocabulary by id, as tokenizer.json spells it."""
-    vocabulary: dict[str, int] = json.loads(tokenizer.json)["model"]["vocab"]
+    vocabulary = Engine.from_str(tokenizer.json).get_vocab()
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 

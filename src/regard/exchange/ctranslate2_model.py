@@ -41,9 +41,11 @@ from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
-from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.engine import UNK
+from regard.text.tokenizers.imported import HIDDEN
 
 SENTENCES = 200  # that are translated to compare
+ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELUTanh, "swish": Activation.SWISH}
 ROWS = 1024  # of the table of positions at least, where the model has no limit
 
 
@@ -77,7 +79,7 @@ def specify(run: Any) -> Any:
     if isinstance(run.model, GPT):
         spec = TransformerDecoderModelSpec(_decoder_alone(run.model))
         spec.register_vocabulary(symbols(run.tokenizer))
-        return _configured(spec, symbols(run.tokenizer))
+        return _configured(spec, symbols(run.tokenizer), run.tokenizer.begin, run.tokenizer.eos)
     raise RegardError(f"--to ctranslate2 supports transformer and gpt, not {run.recipe.system}.")
 
 
@@ -87,13 +89,14 @@ def translator_spec(model: Transformer, source: list[str], target: list[str], ro
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     spec.config.add_source_eos = True
-    spec.config.decoder_start_token = EOS
+    spec.config.decoder_start_token = target[0]
     return _configured(spec, target)
 
 
-def _configured(spec: Any, vocabulary: list[str]) -> Any:
-    spec.config.bos_token = spec.config.eos_token = EOS
-    spec.config.unk_token = UNK if UNK in vocabulary else EOS  # one that is missing would be added
+def _configured(spec: Any, vocabulary: list[str], begin: int = 0, eos: int = 0) -> Any:
+    spec.config.bos_token, spec.config.eos_token = vocabulary[begin], vocabulary[eos]
+    unknown = (name for name in (UNK, HIDDEN + UNK, vocabulary[eos]) if name in vocabulary)
+    spec.config.unk_token = next(unknown)  # one that is missing would be added
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     return spec
 
@@ -120,7 +123,10 @@ def _encoder_decoder(model: Transformer, rows: int) -> tuple[Any, Any]:
     if settings.norm == "pre":
         _norm(encoder.layer_norm, model.encoder.finish)
         _norm(decoder.layer_norm, model.finish)
-    decoder.projection.weight = _numbers(model.output.of(model.embedding.table.weight)[0])
+    matrix, bias = model.output.of(model.embedding.table.weight)
+    decoder.projection.weight = _numbers(matrix)
+    if bias is not None:
+        decoder.projection.bias = _numbers(bias)
     return encoder, decoder
 
 
@@ -148,7 +154,7 @@ def _decoder_alone(model: GPT) -> Any:
 def _arrangement(settings: Settings | GPTSettings) -> dict[str, Any]:
     how: dict[str, Any] = {
         "pre_norm": settings.norm == "pre",
-        "activation": {"relu": Activation.RELU, "gelu": Activation.GELUTanh}[settings.activation],
+        "activation": ACTIVATIONS[settings.activation],
     }
     if settings.position == "rotary":
         how |= {"rotary_dim": 0, "rotary_interleave": False}  # all components; the halves of a head are turned

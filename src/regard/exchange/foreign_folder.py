@@ -50,6 +50,12 @@ class Config:
             self.wrong(f"{name} must be a whole number, not {value!r:.40}")
         return value
 
+    def count(self, name: str, default: int | None = None) -> int:
+        """A whole number from 1."""
+        if (value := self.number(name, default)) < 1:
+            self.wrong(f"{name} is {value}, and must be at least 1")
+        return value
+
     def positive(self, name: str, default: float | None = None) -> float:
         value = self.values.get(name)
         value = default if value is None else value

@@ -1,8 +1,8 @@
 """Tokenizers that come with other programs' models, as engines of the `tokenizers` library.
 
 byte pairs        GPT-2's kind: bytes as printable symbols, merges in order (GGUF: tokenizer.ggml.model gpt2)
-SentencePiece     pieces with scores (GGUF: llama; llama2.c's tok.bin; a .model file): of all neighbors, the pair
-                  whose joined piece scores best is merged first; characters without a piece become bytes <0xFF>
+SentencePiece     pieces with scores (GGUF: llama; llama2.c's tok.bin): of all neighbors, the pair whose joined piece
+                  scores best is merged first; characters without a piece become bytes <0xFF>
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # kinds of tokens, as GGUF and Sent
 MAX_VOCABULARY = 1 << 20
 MAX_PIECE = 1 << 10  # bytes of a token
 MAX_FILE_BYTES = 1 << 26
-TEXTS = ("Hello world", "  two  spaces", "naïve café, 12345!", "def f(x):\n\treturn x", "日本語 и ещё", "a", "")
+MAX_CUTS = 1 << 28  # characters compared to find the pairs that a piece can be made of; Llama 2's take 2 million
 
 _NUMBERS = pre_tokenizers.Digits(individual_digits=True)
 _MODERN = (
@@ -59,7 +59,7 @@ def byte_pairs(tokens: Sequence[str], merges: Sequence[str], kinds: Sequence[int
             "tokenizer.json has them"
         )
     pairs = [merge.partition(" ")[::2] for merge in merges]
-    numbers = _numbered(tokens)
+    numbers = numbered(tokens)
     if not all({*pair, "".join(pair)} <= numbers.keys() for pair in pairs):
         raise RegardError("has a merge of tokens that it does not have")
     engine = Engine(models.BPE(numbers, pairs, ignore_merges=cut in ("llama-bpe", "llama3", "llama-v3")))
@@ -67,21 +67,13 @@ def byte_pairs(tokens: Sequence[str], merges: Sequence[str], kinds: Sequence[int
         engine.normalizer = normalizers.NFC()
     engine.pre_tokenizer = splitter
     engine.decoder = decoders.ByteLevel()
-    _add_special(engine, tokens, kinds)
+    add_special(engine, tokens, kinds)
     return engine
 
 
 def sentence_pieces(tokens: Sequence[str], scores: Sequence[float], kinds: Sequence[int], prefix: bool) -> Engine:
-    """SentencePiece's BPE, as the merges that its scores imply."""
-    numbers = _numbered(tokens)
-    plain = {token for token, kind in zip(tokens, kinds) if kind == NORMAL}
-    merges = [
-        (-scores[numbers[token]], numbers[token[:cut]], numbers[token[cut:]])
-        for token in plain
-        for cut in range(1, len(token))
-        if token[:cut] in plain and token[cut:] in plain
-    ]
-    pairs = [(tokens[left], tokens[right]) for _, left, right in sorted(merges)]
+    """SentencePiece's BPE; `prefix`: a space is put before a text."""
+    numbers, pairs = numbered(tokens), piece_pairs(tokens, scores, kinds)
     unknown = next((token for token, kind in zip(tokens, kinds) if kind == UNKNOWN), None)
     covers = all(f"<0x{byte:02X}>" in numbers for byte in range(256))
     engine = Engine(models.BPE(numbers, pairs, unk_token=unknown, fuse_unk=True, byte_fallback=covers))
@@ -89,11 +81,26 @@ def sentence_pieces(tokens: Sequence[str], scores: Sequence[float], kinds: Seque
     engine.normalizer = normalizers.Sequence([*spaced, normalizers.Replace(" ", SPACE)])
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     engine.decoder = decoders.Sequence([*steps, *([decoders.Strip(" ", 1, 0)] if prefix else [])])
-    _add_special(engine, tokens, kinds)
+    add_special(engine, tokens, kinds)
     return engine
 
 
-def _numbered(tokens: Sequence[str]) -> dict[str, int]:
+def piece_pairs(tokens: Sequence[str], scores: Sequence[float], kinds: Sequence[int]) -> list[tuple[str, str]]:
+    """The merges that scores imply, in their order."""
+    numbers = {token: number for number, token in enumerate(tokens)}
+    plain = {token for token, kind in zip(tokens, kinds) if kind == NORMAL}
+    if sum(len(token) ** 2 for token in plain) > MAX_CUTS:
+        raise RegardError("has so many long pieces that finding the pairs they are made of would take too long")
+    merges = [
+        (-scores[numbers[token]], numbers[token[:cut]], numbers[token[cut:]])
+        for token in plain
+        for cut in range(1, len(token))
+        if token[:cut] in plain and token[cut:] in plain
+    ]
+    return [(tokens[left], tokens[right]) for _, left, right in sorted(merges)]
+
+
+def numbered(tokens: Sequence[str]) -> dict[str, int]:
     numbers = {token: number for number, token in enumerate(tokens)}
     if len(numbers) != len(tokens):
         twice = next(token for number, token in enumerate(tokens) if numbers[token] != number)
@@ -101,7 +108,7 @@ def _numbered(tokens: Sequence[str]) -> dict[str, int]:
     return numbers
 
 
-def _add_special(engine: Engine, tokens: Sequence[str], kinds: Sequence[int]) -> None:
+def add_special(engine: Engine, tokens: Sequence[str], kinds: Sequence[int]) -> None:
     special = [token for token, kind in zip(tokens, kinds) if kind in (CONTROL, UNKNOWN)]
     engine.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     named = [token for token, kind in zip(tokens, kinds) if kind == 4]  # a user's own, matched as a whole
@@ -131,33 +138,3 @@ def llama2c_tokenizer(path: Path, vocabulary: int) -> Engine:
     tokens = [token.replace(" ", SPACE) for token in tokens]
     kinds = [UNKNOWN, CONTROL, CONTROL, *(BYTE if token.startswith("<0x") else NORMAL for token in tokens[3:])]
     return sentence_pieces(tokens, scores, kinds, prefix=True)
-
-
-def sentencepiece_model(path: Path) -> tuple[Engine, int, int]:
-    """A SentencePiece .model, and its begin and end; checked to cut texts as its own package does."""
-    try:
-        import sentencepiece
-    except ImportError:
-        raise RegardError(f"{path} needs the package sentencepiece: pip install sentencepiece.") from None
-    content = read_whole(path, MAX_FILE_BYTES, foreign=True)
-    theirs = sentencepiece.SentencePieceProcessor()
-    try:
-        theirs.LoadFromSerializedProto(content)
-        size = theirs.get_piece_size()
-    except Exception:  # the package raises whatever its C++ does
-        raise RegardError(f"{path} is not a SentencePiece model, or is damaged: copy it again.") from None
-    if not 1 <= size <= MAX_VOCABULARY:
-        raise RegardError(f"{path} has {size} tokens; Regard reads at most {MAX_VOCABULARY}.")
-    tokens, scores = [theirs.id_to_piece(n) for n in range(size)], [theirs.get_score(n) for n in range(size)]
-    kinds = [
-        UNKNOWN if theirs.is_unknown(n) else CONTROL if theirs.is_control(n) else BYTE if theirs.is_byte(n) else NORMAL
-        for n in range(size)
-    ]
-    for prefix in (True, False):
-        engine = sentence_pieces(tokens, scores, kinds, prefix)
-        if all(engine.encode(text, add_special_tokens=False).ids == theirs.encode(text) for text in TEXTS):
-            return engine, theirs.bos_id(), theirs.eos_id()
-    raise RegardError(
-        f"{path} is not a BPE model without normalization, the only SentencePiece kind that Regard reads from a .model "
-        "file: save the tokenizer as tokenizer.json with its own program."
-    )

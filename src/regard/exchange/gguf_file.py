@@ -31,6 +31,7 @@ KINDS = {
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
 }
 FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7}  # as llama.cpp numbers them
+ROTARY_SCALES = "rope_freqs.weight"  # llama3's stretch, as a factor for each frequency
 BLOCK = 32  # numbers that share a scale in q8_0
 GPT2 = {
     "wte": "token_embd",
@@ -116,16 +117,19 @@ def _gpt2(run: LanguageRun) -> dict[str, Tensor]:
 
 def _llama(run: LanguageRun) -> dict[str, Tensor]:
     settings, tensors = run.recipe.model, hf_llama.tensors_of(run.model)  # type: ignore[arg-type]
-    if settings.stretch == "llama3":
-        raise RegardError("model.stretch llama3: Regard writes GGUF files without it; use --to huggingface.")
+    scales = {}
+    if settings.stretch == "llama3":  # what each frequency is divided by
+        half = settings.head // 2
+        frequency = settings.theta ** (-torch.arange(half, dtype=torch.float64) / half)
+        scales[ROTARY_SCALES] = (frequency / settings.rotations(frequency)).float()
     if settings.bias == "qkv":  # Qwen2's are stored as they are
-        return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()}
+        return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()} | scales
     for name, tensor in tensors.items():
         for projection, heads in (("q_proj", settings.heads), ("k_proj", settings.groups)):
             if projection in name:  # [heads, 2, d/2, in] → [heads, d/2, 2, in]: the two that are turned, side by side
                 halves = tensor.unflatten(0, (heads, 2, -1))
                 tensors[name] = halves.transpose(1, 2).reshape(tensor.shape)
-    return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()}
+    return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()} | scales
 
 
 def _named(name: str, blocks: str, names: dict[str, str]) -> str:

@@ -25,8 +25,9 @@ from regard.base.reading import open_file
 from regard.exchange import hf_gpt2, hf_llama
 from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.exchange.foreign_tokenizers import MAX_VOCABULARY, NORMAL, byte_pairs, sentence_pieces
-from regard.exchange.gguf_file import GPT2, LLAMA
+from regard.exchange.gguf_file import GPT2, LLAMA, ROTARY_SCALES
 from regard.exchange.imported_run import checked_template, recipe_of, write_run
+from regard.layers.position import Stretch
 from regard.runs.store.lock import check_free
 from regard.text.tokenizers.imported import ImportedTokenizer, import_engine
 
@@ -35,10 +36,9 @@ STRING, ARRAY = 8, 9
 MAX_VALUES, MAX_TENSORS, MAX_STRING, MAX_ITEMS = 4096, 1 << 16, 1 << 24, 4 * MAX_VOCABULARY
 NAMES = {"llama": ("layers", LLAMA), "qwen2": ("layers", LLAMA), "gpt2": ("h", GPT2)}
 MODULES: dict[str, Any] = {"llama": hf_llama, "qwen2": hf_llama, "gpt2": hf_gpt2}
-ROTARY_SCALES = "rope_freqs.weight"  # llama3's stretch, as a factor for each frequency
 
 
-class Reader:
+class HeaderReader:
     """Values from the beginning of a file, one after the other; never beyond its end."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -89,7 +89,7 @@ class Reader:
 class StoredTensor:
     """One tensor of the file, as `ForeignWeights` reads it; `turned`: heads whose rows are to be put in our order."""
 
-    def __init__(self, reader: Reader, shape: list[int], kind: int, start: int, turned: int = 0) -> None:
+    def __init__(self, reader: HeaderReader, shape: list[int], kind: int, start: int, turned: int = 0) -> None:
         self.reader, self.shape, self.start, self.turned = reader, shape, start, turned
         self.kind = gguf.GGMLQuantizationType(kind)
         block, size = gguf.GGML_QUANT_SIZES[self.kind]
@@ -105,7 +105,7 @@ class StoredTensor:
         return "F32"
 
     def get_tensor(self, name: str) -> Tensor:
-        stored = np.frombuffer(self.reader.data, np.uint8, self.bytes, self.start)
+        stored = np.frombuffer(self.reader.data[self.start : self.start + self.bytes], np.uint8)  # a copy: it closes
         if self.kind in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16):
             width = np.float32 if self.kind == gguf.GGMLQuantizationType.F32 else np.float16
             numbers = stored.view(width).astype(np.float32)
@@ -123,13 +123,15 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
     if tokenizer_file is not None:
         raise RegardError("--tokenizer does not apply: a GGUF file has its own tokenizer.")
     with open_file(file) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        reader = Reader(file, data)
+        reader = HeaderReader(file, data)
         values, tensors = _header(reader)
         kind = values.get("general.architecture")
         if not isinstance(kind, str) or kind not in MODULES:
             raise RegardError(f"{file} is a {kind!s:.30} model; of GGUF files Regard imports {', '.join(MODULES)}.")
         own = {name.removeprefix(f"{kind}."): value for name, value in values.items() if name.startswith(f"{kind}.")}
-        config, tokens = _config(file, kind, own, tensors), values.get("tokenizer.ggml.tokens")
+        place = tensors.pop(ROTARY_SCALES, None)
+        scales = None if place is None else StoredTensor(reader, *place).get_tensor(ROTARY_SCALES)
+        config, tokens = _config(file, kind, own, tensors, scales), values.get("tokenizer.ggml.tokens")
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise RegardError(f"{file} has no tokenizer: Regard imports only GGUF files that contain one.")
         settings = MODULES[kind].settings_in(config)
@@ -145,7 +147,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         return write_run(run, recipe, tokenizer, state, file, template=template, precision=precision, what=what)
 
 
-def _header(reader: Reader) -> tuple[dict[str, Any], dict[str, tuple[list[int], int, int]]]:
+def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[int], int, int]]]:
     """The named values, and for each tensor its shape, type and place."""
     reader.take(4)
     if (version := reader.number("I")) not in (2, 3):
@@ -180,8 +182,8 @@ def _rows(tensors: dict[str, tuple[list[int], int, int]]) -> int:
     return tensors["token_embd.weight"][0][0] if "token_embd.weight" in tensors else 0
 
 
-def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any]) -> Config:
-    """The values under the names of Hugging Face's config.json."""
+def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any], scales: Tensor | None) -> Config:
+    """The values under the names of Hugging Face's config.json; `scales` divide the rotary frequencies."""
     if own.get("expert_count"):
         raise RegardError(f"{file} is a mixture of {own['expert_count']} experts, but Regard's llama has one.")
     if own.get("attention.sliding_window"):
@@ -207,11 +209,8 @@ def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any])
     rotary = {"rope_type": own.get("rope.scaling.type", "default"), "factor": own.get("rope.scaling.factor")}
     rotary |= {"rope_theta": _short(own.get("rope.freq_base", 10000.0))}
     rotary["rope_type"] = "default" if rotary["rope_type"] == "none" else rotary["rope_type"]
-    if ROTARY_SCALES in tensors:
-        raise RegardError(
-            f"{file} has {ROTARY_SCALES}, Llama 3's rotary stretch as bare numbers: import the Hugging Face folder, "
-            "whose config.json defines them."
-        )
+    if scales is not None:
+        rotary |= _llama3(file, scales, rotary["rope_theta"])
     if own.get("attention.value_length", own.get("attention.key_length")) != own.get("attention.key_length"):
         raise RegardError(f"{file}: its values are not as wide as its keys, as in Regard's llama.")
     biased = {"attention_bias": "attn_output" in biases, "mlp_bias": "ffn_up" in biases}
@@ -219,6 +218,25 @@ def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any])
     epsilon = _short(own.get("attention.layer_norm_rms_epsilon", 1e-5))
     more = {"rms_norm_eps": epsilon, "rope_parameters": rotary, **biased, **shared, "model_type": kind}
     return Config(file, {**values, **more})
+
+
+def _llama3(file: Path, scales: Tensor, theta: Any) -> dict[str, Any]:
+    """The settings that give these scales, if they are those of Llama 3.1 to 3.3, which differ in the factor alone."""
+    stretch = Stretch("llama3", float(scales.max()))
+    if isinstance(theta, float) and 1 < theta < 1e12 and stretch.factor >= 1:
+        frequency = theta ** (-torch.arange(len(scales), dtype=torch.float64) / len(scales))
+        if torch.allclose(frequency / stretch(frequency), scales.double(), rtol=1e-4):
+            return {
+                "rope_type": "llama3",
+                "factor": stretch.factor,
+                "low_freq_factor": stretch.low,
+                "high_freq_factor": stretch.high,
+                "original_max_position_embeddings": stretch.context,
+            }
+    raise RegardError(
+        f"{file}: {ROTARY_SCALES} are not the rotary scales of Llama 3.1 to 3.3: import the Hugging Face folder, whose "
+        "config.json says how they are made."
+    )
 
 
 def _short(value: Any) -> Any:
@@ -229,7 +247,7 @@ def _short(value: Any) -> Any:
 def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int) -> ImportedTokenizer:
     def numbers(name: str, default: float) -> list[Any]:
         found = values.get(f"tokenizer.ggml.{name}", [default] * len(tokens))
-        if not isinstance(found, list) or len(found) != len(tokens) or isinstance(found[0], str):
+        if not isinstance(found, list) or len(found) != len(tokens) or not all(map(_is_number, found)):
             raise RegardError(f"{file}: tokenizer.ggml.{name} is not a list of a number for each token.")
         return found
 
@@ -252,7 +270,13 @@ def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int)
         raise RegardError(f"{file} {error}.") from None
 
 
-def _named(reader: Reader, kind: str, tensors: dict[str, Any], settings: dict[str, Any]) -> dict[str, StoredTensor]:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _named(
+    reader: HeaderReader, kind: str, tensors: dict[str, Any], settings: dict[str, Any]
+) -> dict[str, StoredTensor]:
     """The tensors under Hugging Face's names, without a prefix."""
     blocks, names = NAMES[kind]
     ours = {theirs: name for name, theirs in names.items()}

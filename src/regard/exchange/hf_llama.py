@@ -104,21 +104,19 @@ def settings_in(config: Config) -> dict[str, Any]:
     """Our settings for a Llama, Mistral or Qwen2 folder; settings that `llama` does not have are refused."""
     config.must_be(hidden_act="silu", pretraining_tp=1)
     if _slides(config):
-        config.wrong("its attention sees only a sliding window of the text; Regard's sees all of it")
-    width, layers, heads = (config.number(f"{n}") for n in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
-    if not 1 <= layers <= MAX_LAYERS:
-        config.wrong(f"num_hidden_layers is {layers}, but Regard builds 1 to {MAX_LAYERS}")
-    if heads < 1:
-        config.wrong("num_attention_heads is 0")
-    head = config.number("head_dim", width // heads)
+        config.wrong("its attention slides a window over the text, and Regard's sees all that was read")
+    width, layers, heads = (config.count(name) for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
+    if layers > MAX_LAYERS:
+        config.wrong(f"num_hidden_layers is {layers}, and Regard builds at most {MAX_LAYERS}")
+    head = config.count("head_dim", width // heads)
     return {
         "layers": layers,
         "width": width,
         "heads": heads,
-        "key_value_heads": config.number("num_key_value_heads", heads),
+        "key_value_heads": config.count("num_key_value_heads", heads),
         "head_width": 0 if head * heads == width else head,
-        "context": config.number("max_position_embeddings", 2048),
-        "feedforward": config.number("intermediate_size"),
+        "context": config.count("max_position_embeddings", 2048),
+        "feedforward": config.count("intermediate_size"),
         "tied": config.flag("tie_word_embeddings", False),
         "bias": _bias(config),
         "epsilon": config.positive("rms_norm_eps", 1e-6),
@@ -151,14 +149,15 @@ def _rotation(config: Config) -> dict[str, Any]:
         config.wrong("rope_parameters must be an object")
     given = Config(config.path, {"rope_theta": config.values.get("rope_theta"), **values})
     kind = values.get("rope_type", values.get("type", "default"))
-    if kind not in ("default", "linear", "llama3") or values.get("partial_rotary_factor", 1.0) != 1.0:
-        config.wrong(f"its rotary positions are {kind!r:.20}, but Regard supports default, linear and llama3")
+    given.must_be(partial_rotary_factor=1.0)
+    if kind not in ("default", "linear", "llama3"):
+        config.wrong(f"its rotary positions are {kind!r:.20}, and Regard has default, linear and llama3")
     found: dict[str, Any] = {"theta": given.positive("rope_theta", THETA)}
     if kind != "default":
         found |= {"stretch": kind, "stretch_factor": given.positive("factor")}
     if kind == "llama3":
         found |= {f"stretch_{STRETCHED[name]}": given.positive(name) for name in list(STRETCHED)[:2]}
-        found["stretch_context"] = given.number("original_max_position_embeddings")
+        found["stretch_context"] = given.count("original_max_position_embeddings")
     return found
 
 

@@ -7,6 +7,10 @@ before each part and one more at the end. Three things differ from ours, and non
     scale      words are multiplied by a = 4√D here, by √D or 1 there. The table is multiplied by the quotient f; where
                it also predicts, the last layer norm is divided by f.
     weights    W_q, W_k, W_v are one matrix here.
+
+Marian's own models, as those of OPUS-MT, begin a target with <pad> and end it with </s>. Here </s> does both: <pad> is
+never read elsewhere, so its vector takes the place of the one that the decoder reads for </s>. The source's vectors and
+the matrix that predicts are tables of their own then.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from regard.systems.transformer import QUIET, Settings, Transformer
 from regard.systems.translator import rate
 
 SYSTEM, PREFIX = "transformer", ""
-ACTIVATIONS = {"relu": "relu", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu"}
+ACTIVATIONS = {"relu": "relu", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "swish": "swish", "silu": "swish"}
 MODELS = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 NORMS = {kind: norm for norm, (kind, _) in MODELS.items()}
 Side = Literal["in", "out"]  # which sides of a map are vectors between blocks: [out, in]
@@ -156,6 +160,8 @@ def as_huggingface(model: Transformer, config: dict[str, Any]) -> dict[str, Tens
     if not settings.tied:
         tensors["lm_head.weight"] = ours["output.weight"][:, order]
     tensors["final_logits_bias"] = torch.zeros(1, model.vocabulary)
+    if settings.output_bias:
+        tensors["final_logits_bias"] = ours["output.bias"][None]
     if settings.norm == "pre":  # Marian makes its own
         positions = _positions(config["max_position_embeddings"], settings.width)
         for part in ("encoder", "decoder"):
@@ -182,14 +188,10 @@ def settings_in(config: Config) -> dict[str, Any]:
     if not (1 <= layers <= MAX_LAYERS and 1 <= decoder_layers <= MAX_LAYERS):
         config.wrong(f"it has {layers} and {decoder_layers} layers, but Regard builds 1 to {MAX_LAYERS}")
     if width < 2 or width % 2:
-        config.wrong(f"d_model is {width}, but sine waves need an even number")
-    start, eos = config.values.get("decoder_start_token_id"), config.values.get("eos_token_id")
-    if start != eos:
-        config.wrong(
-            f"decoder_start_token_id is {start!r:.20} and eos_token_id is {eos!r:.20}: in Regard one boundary ends a "
-            "source and begins a target"
-        )
-    inner = config.number("encoder_ffn_dim")
+        config.wrong(f"d_model is {width}, and sine waves need an even number")
+    if config.number("decoder_vocab_size", config.number("vocab_size")) != config.number("vocab_size"):
+        config.wrong("decoder_vocab_size is not vocab_size, and Regard reads folders with one list of tokens")
+    inner, own_start = config.number("encoder_ffn_dim"), _start(config) is not None
     return {
         "layers": layers,
         "decoder_layers": 0 if decoder_layers == layers else decoder_layers,
@@ -198,12 +200,29 @@ def settings_in(config: Config) -> dict[str, Any]:
         "feedforward": 0 if inner == 4 * width else inner,
         "norm": norm,
         "activation": config.one("activation_function", ACTIVATIONS, "gelu"),
-        "tied": config.flag("tie_word_embeddings", True),
-        "shared": norm == "pre" or config.flag("share_encoder_decoder_embeddings", True),
+        "tied": _ties(config) and not own_start,
+        "shared": _shares(config) and not own_start,
+        "output_bias": own_start,
         "dropout": config.rate("dropout", 0.1),
         "dropout_attention": config.rate("attention_dropout"),
         "dropout_activation": config.rate("activation_dropout"),
     }
+
+
+def _ties(config: Config) -> bool:
+    return config.flag("tie_word_embeddings", True)
+
+
+def _shares(config: Config) -> bool:
+    return config.values["model_type"] == "pegasus" or config.flag("share_encoder_decoder_embeddings", True)
+
+
+def _start(config: Config) -> tuple[int, int] | None:
+    """The tokens that begin a target and end it, if they differ."""
+    start, eos = config.number("decoder_start_token_id"), config.number("eos_token_id")
+    if max(start, eos) >= config.number("vocab_size"):
+        config.wrong(f"decoder_start_token_id and eos_token_id are {start} and {eos}, which are not tokens")
+    return None if start == eos else (start, eos)
 
 
 def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
@@ -220,16 +239,27 @@ def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabu
         for part, sizes in (("weight", shape), ("bias", shape[:1])):
             whole = torch.cat([weights.take(f"{place}.{part}", *sizes) for place in theirs])
             state[f"{name}.{part}"] = _ordered(whole, side, back).contiguous()
-    table = "model.shared" if settings.shared else "model.decoder.embed_tokens"
-    state["embedding.table.weight"] = weights.take(f"{table}.weight", vocabulary, width)[:, back] * factor
+    names = {
+        side: "model.shared" if _shares(config) else f"model.{side}.embed_tokens" for side in ("encoder", "decoder")
+    }
+    tables = {name: weights.take(f"{name}.weight", vocabulary, width)[:, back] for name in {*names.values()}}
+    target = tables[names["decoder"]]
+    state["embedding.table.weight"] = target * factor
     if not settings.shared:
-        source = weights.take("model.encoder.embed_tokens.weight", vocabulary, width)
-        state["source_embedding.table.weight"] = source[:, back] * factor
+        state["source_embedding.table.weight"] = tables[names["encoder"]] * factor
     if settings.tied:
         for part in ("weight", "bias"):
             state[f"{_last_norm(decoder_layers, settings.norm)}.{part}"] /= factor
     else:
-        state["output.weight"] = weights.take("lm_head.weight", vocabulary, width)[:, back].contiguous()
+        own = None if _ties(config) else weights.take("lm_head.weight", vocabulary, width)[:, back]
+        state["output.weight"] = (target if own is None else own).contiguous()
+    if (tokens := _start(config)) is not None:
+        start, eos = tokens
+        state["embedding.table.weight"][eos] = target[start] * factor
+    if settings.output_bias:
+        has_bias = "final_logits_bias" in weights.unread
+        bias = weights.take("final_logits_bias", 1, vocabulary)[0] if has_bias else torch.zeros(vocabulary)
+        state["output.bias"] = bias
     _check_fixed(config, weights, width, vocabulary)
     weights.ignore(r"lm_head\.weight", r"model\.(encoder|decoder)\.embed_tokens\.weight", r"model\.shared\.weight")
     weights.finish(f"a {config.values['model_type']} model")

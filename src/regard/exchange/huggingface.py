@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.writing import write_text
@@ -24,12 +25,14 @@ from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
 from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.exchange.hf_tokenizer import read_template, template_of, tokenizer_files, tokenizer_of
 from regard.exchange.imported_run import recipe_of, write_run
+from regard.exchange.marian_tokenizers import NO_ROW, Side, has_pair, read_pair
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.runs.load import AnyRun
 from regard.runs.store.folder import CHAT_TEMPLATE
 from regard.runs.store.lock import check_free
 from regard.runs.tasks.task import task_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import write_safetensors
 
 SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
@@ -40,6 +43,17 @@ KINDS = {  # by config.json's model_type
     "qwen2": hf_llama,
     "marian": hf_seq2seq,
     "pegasus": hf_seq2seq,
+}
+LACKING = {  # what another kind would need, by model_type
+    "t5": "T5 adds learned biases by distance to its attention's scores, which Regard's transformer does not.",
+    "mt5": "mT5 adds learned biases by distance to its attention's scores, which Regard's transformer does not.",
+    "bart": "BART has learned positions and a layer norm on word vectors, which Regard's transformer has not.",
+    "mbart": "mBART has learned positions and a layer norm on word vectors, which Regard's transformer has not.",
+    "mixtral": "Mixtral chooses among several feed-forwards for each token; Regard's llama has one.",
+    "qwen3": "Qwen3 normalizes queries and keys, which Regard's llama does not.",
+    "gemma": "Gemma scales its word vectors and norms otherwise than Regard's llama.",
+    "gemma2": "Gemma 2 caps scores and slides a window, which Regard's llama does not.",
+    "phi3": "Phi-3 stretches its rotary positions by a table of factors, which Regard's llama does not.",
 }
 WRITTEN = 32  # tokens of a text that is compared
 
@@ -153,7 +167,9 @@ def _greedy_texts(run: Any, model: Any, tokenizer: Any) -> list[bool]:
 # -- in ----------------------------------------------------------------------------------------------------------------
 
 
-BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.weight")  # a row for each token
+BY_TOKEN = ("embedding.table.weight", "output.weight", "output.bias")  # a row for each token of the target
+BY_SOURCE_TOKEN = "source_embedding.table.weight"
+UNWRITTEN = -1e9  # the logit of a token that has no row in their table
 
 
 def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precision: str = "fp32") -> Path:
@@ -166,18 +182,45 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precisi
     kind = config.values.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
         what = f"a {kind} folder" if isinstance(kind, str) else "no folder of a language model or translator"
-        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.")
+        lacks = f" {LACKING[kind]}" if kind in LACKING else ""
+        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.{lacks}")
     module: Any = KINDS[kind]
     settings, vocabulary = module.settings_in(config), config.number("vocab_size")
-    tokenizer, order = tokenizer_of(folder, config, tokenizer_file, vocabulary)
-    if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
-        raise RegardError(
-            f"{folder}: the tokenizer has {len(order)} tokens but the model has {vocabulary}; they must match."
-        )
-    recipe = recipe_of(module.SYSTEM, settings, tokenizer)
+    source: Side | None = None
+    tokenizer: Tokenizer
+    if module is hf_seq2seq and tokenizer_file is None and has_pair(folder):
+        source, target = read_pair(folder, config, vocabulary)
+        tokenizer, order = target.tokenizer, target.rows
+        settings |= {"shared": False, "tied": False, "output_bias": True}
+    else:
+        tokenizer, order = tokenizer_of(folder, config, tokenizer_file, vocabulary)
+        if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
+            raise RegardError(
+                f"{folder}: the tokenizer has {len(order)} tokens but the model has {vocabulary}; they must match."
+            )
+    recipe = recipe_of(module.SYSTEM, settings, tokenizer, joint=source is None)
     state = module.state_in(config, ForeignWeights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
+    unknown = order[tokenizer.unk] if tokenizer.unk is not None else 0
     for name in BY_TOKEN:
         if name in state:
-            state[name] = state[name][torch.tensor(order)]
-    template, what = template_of(folder), f"a {kind} model"
-    return write_run(run, recipe, tokenizer, state, folder, template=template, precision=precision, what=what)
+            state[name] = _rows(state[name], order, unknown)
+    if source is not None:
+        state["output.bias"][[row == NO_ROW for row in order]] = UNWRITTEN
+    if BY_SOURCE_TOKEN in state:
+        rows = order if source is None else source.rows
+        state[BY_SOURCE_TOKEN] = _rows(state[BY_SOURCE_TOKEN], rows, unknown)
+    return write_run(
+        run,
+        recipe,
+        tokenizer,
+        state,
+        folder,
+        source_tokenizer=None if source is None else source.tokenizer,
+        template=template_of(folder),
+        precision=precision,
+        what=f"a {kind} model",
+    )
+
+
+def _rows(table: Tensor, rows: list[int], unknown: int) -> Tensor:
+    return table[torch.tensor([unknown if row == NO_ROW else row for row in rows])]

@@ -24,8 +24,11 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MAX_TEMPLATE = 1 << 18  # characters
 
 
-def recipe_of(system: str, settings: Mapping[str, Any], tokenizer: Tokenizer) -> Recipe:
-    data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
+def recipe_of(system: str, settings: Mapping[str, Any], tokenizer: Tokenizer, *, joint: bool = True) -> Recipe:
+    """`joint`: one tokenizer for source and target, of a translator."""
+    data: dict[str, Any] = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
+    if not joint:
+        data["joint"] = False
     long = settings.get("context", 0)
     training = {"batch_tokens": long} if long > 4096 else {}  # one window at least
     return compose(system, "", {"data": data, "model": dict(settings), "training": training})

@@ -19,8 +19,9 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.reading import open_file
 from regard.base.settings import MAX_LAYERS
-from regard.exchange.foreign_tokenizers import llama2c_tokenizer, sentencepiece_model
+from regard.exchange.foreign_tokenizers import llama2c_tokenizer
 from regard.exchange.imported_run import recipe_of, write_run
+from regard.exchange.sentencepiece_file import sentencepiece_model
 from regard.runs.store.lock import check_free
 from regard.text.tokenizers.imported import import_engine
 

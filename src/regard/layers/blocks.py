@@ -3,7 +3,7 @@
 post-norm    x = LN(x + Attention(x));    x = LN(x + FF(x))          Vaswani et al. 2017; GPT: Radford et al. 2018
 pre-norm     x = x + Attention(LN(x));    x = x + FF(LN(x))          GPT-2: Radford et al. 2019
 
-FF(x) = W_2 f(W_1 x + b_1) + b_2,    f = GELU (tanh form; Hendrycks & Gimpel 2016) or ReLU
+FF(x) = W_2 f(W_1 x + b_1) + b_2,    f = GELU (tanh form; Hendrycks & Gimpel 2016), ReLU or swish
 gated     W_2 (swish(W_g x) * W_1 x),    swish(u) = u σ(u); biases as above, or none             SwiGLU: Shazeer 2020
 
 LN(x) = a (x − mean) / deviation + b;   RMSNorm(x) = a x / √(mean of x² + ε)                    Zhang & Sennrich 2019
@@ -49,7 +49,8 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.expand = nn.Linear(width, inner, bias=bias)
-        self.activation: nn.Module = nn.GELU(approximate="tanh") if activation == "gelu" else nn.ReLU()
+        functions = {"gelu": nn.GELU(approximate="tanh"), "relu": nn.ReLU(), "swish": nn.SiLU()}
+        self.activation: nn.Module = functions[activation]
         self.drop_activation = Dropout(dropout_activation)
         self.output = nn.Linear(inner, width, bias=bias)
         self.drop_output = Dropout(dropout)

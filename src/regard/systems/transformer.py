@@ -1,11 +1,11 @@
 """The Transformer: an encoder and a decoder made of attention, and no recurrence.
 
     x = a E[x_s] + p_s,       x = EncoderBlock(x)  layers times                   the memory
-    y = a E[y_{t-1}] + p_t,   y = DecoderBlock(y, memory)  layers times,          P(y_t) = softmax(E y)
+    y = a E[y_{t-1}] + p_t,   y = DecoderBlock(y, memory)  layers times,          P(y_t) = softmax(E y + b)
 
 Vaswani et al. 2017 (post-norm, one matrix E for source, target and prediction); pre-norm as in Wang et al. 2019. Theirs
 has a = √D and vectors E[w] of length 1, here a = 4√D and length ¼: the blocks see the same, but initial logits are four
-times smaller, so an untrained model prefers no word.
+times smaller, so an untrained model prefers no word. b = 0 unless `output_bias`, which Marian's models have.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Settings(PositionSettings):
         "layer norm before each part (pre) or after each sum (post, as in the original Transformer)",
         choices=("pre", "post"),
     )
-    activation: str = setting("relu", "relu or gelu (tanh form)", choices=ACTIVATIONS)
+    activation: str = setting("relu", "relu, gelu (tanh form) or swish", choices=(*ACTIVATIONS, "swish"))
+    output_bias: bool = setting(False, "a bias for each word in the prediction")
     tied: bool = setting(True, "predict with the target's word vectors")
     shared: bool = setting(True, "one table of word vectors for source and target, if they share a vocabulary")
     dropout: float = setting(
@@ -81,7 +82,7 @@ class Transformer(Translator):
         super().__init__(
             embedding(vocabulary, settings),
             None if shared else embedding(source_vocabulary or vocabulary, settings),
-            Output(settings.width, vocabulary, tied=settings.tied, bias=False),
+            Output(settings.width, vocabulary, tied=settings.tied, bias=settings.output_bias),
             dropout=rate(settings.dropout),
         )
         self.settings = settings

@@ -291,14 +291,14 @@ def refused(folder):
     ({"n_head": 0}, "model.heads"),
     ({"n_positions": 10**9}, "shape"),
     ({"n_positions": 10**18}, "model.context must be below"),
-    ({"vocab_size": 10**17}, "they must match"),
-    ({"vocab_size": 10}, "they must match"),
+    ({"vocab_size": 10**17}, "they do not belong together"),
+    ({"vocab_size": 10}, "they do not belong together"),
     ({"activation_function": "gelu"}, "activation_function is 'gelu'"),
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
     ({"layer_norm_epsilon": 0.1}, "layer_norm_epsilon"),
     ({"resid_pdrop": "much"}, "resid_pdrop must be a rate"),
-    ({"eos_token_id": 10**9, "bos_token_id": 10**9}, "which is not a token"),
-    ({"bos_token_id": 3}, "one boundary begins a text and ends it"),
+    ({"eos_token_id": 10**9, "bos_token_id": 10**9}, "are not among them"),
+    ({"bos_token_id": 10**9}, "are not among them"),
 ])  # fmt: skip
 def test_a_config_that_regard_cannot_be_is_one_sentence(copy, values, said):
     change(copy, **values)
@@ -368,6 +368,6 @@ def test_shards_are_read_and_an_index_cannot_reach_outside(copy):
 
 
 def test_another_kind_of_tokenizer_is_named(copy):
-    Engine(models.Unigram([("a", 0.0), ("<|endoftext|>", 0.0)], 0)).save(str(copy / "tokenizer.json"))
+    Engine(models.WordPiece({"a": 0, "<|endoftext|>": 1}, unk_token="a")).save(str(copy / "tokenizer.json"))
     change(copy, eos_token_id=1, bos_token_id=1)
-    assert "is a Unigram tokenizer" in refused(copy)
+    assert "is a WordPiece tokenizer" in refused(copy)

@@ -113,7 +113,7 @@ def known_sentences(reading: Reading, seed: int) -> Iterator[tuple[list[int], li
     if reading.source is not None:  # what a translator writes has no links
         return
     for pair in make_pairs(SENTENCES, seed=seed, shortest=4):
-        ids, offsets = [tokenizer.eos, *tokenizer.encode(pair.source)], tokenizer.offsets(pair.source)
+        ids, offsets = [tokenizer.begin, *tokenizer.encode(pair.source)], tokenizer.offsets(pair.source)
         if len(offsets) + 1 != len(ids) or len(ids) > (context or len(ids)):
             continue
         spans = find_words(pair.source)

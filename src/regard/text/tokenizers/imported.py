@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -26,9 +27,23 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.vocabulary import valid_unicode
 
 SPACE = "▁"  # of SentencePiece
+HIDDEN = "\ue000"  # before the name of a special piece, where pieces are found by their spelling (unigram)
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 MAX_PATTERN = 2000  # characters of a regular expression
+PROBES = ("Hello world, 12345!", "  naïve\tcafé ﬁ ", "日本語 и ещё ☃", "\n", "")
+UNCUT = "The imported tokenizer cannot cut this text: its tokenizer.json is damaged."
 MAX_UNNAMED = 4096  # rows of a model's table without a token
+
+
+@contextmanager
+def panics_as(sentence: str) -> Iterator[None]:
+    """Damaged tables and endless expressions make the library panic, which Python does not count as an Exception."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, MemoryError, RegardError):
+        raise
+    except BaseException:
+        raise RegardError(sentence) from None
 
 
 class ImportedTokenizer(Tokenizer):
@@ -44,7 +59,7 @@ class ImportedTokenizer(Tokenizer):
         self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)
         self.begin, self.eos = begin, end
         unknown = there["model"].get("unk_token")
-        self.unk = None if unknown is None else engine.token_to_id(unknown)
+        self.unk = there["model"].get("unk_id") if unknown is None else engine.token_to_id(unknown)
         control = {one["id"] for one in there["added_tokens"] if one["special"]}
         self.specials = tuple(sorted(control | {end, begin} | ({self.unk} if self.unk is not None else set())))
         self._added = {one["id"]: one["content"] for one in there["added_tokens"]}
@@ -59,11 +74,13 @@ class ImportedTokenizer(Tokenizer):
         return valid_unicode(text)
 
     def encode(self, text: str) -> list[int]:
-        return list(self._plain.encode(valid_unicode(text), add_special_tokens=False).ids)
+        with panics_as(UNCUT):
+            return list(self._plain.encode(valid_unicode(text), add_special_tokens=False).ids)
 
     def encode_template(self, text: str) -> list[int]:
         """The ids of a chat template's output, in which special tokens are written by their names."""
-        return list(self._engine.encode(valid_unicode(text), add_special_tokens=False).ids)
+        with panics_as(UNCUT):
+            return list(self._engine.encode(valid_unicode(text), add_special_tokens=False).ids)
 
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         return self._encode_each(text.split("\n"))
@@ -75,7 +92,8 @@ class ImportedTokenizer(Tokenizer):
         return self._encode_each(text.split("\n"))
 
     def _encode_each(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        encoded = self._plain.encode_batch_fast([valid_unicode(line) for line in lines], add_special_tokens=False)
+        with panics_as(UNCUT):
+            encoded = self._plain.encode_batch_fast([valid_unicode(line) for line in lines], add_special_tokens=False)
         ids = [np.array([*each.ids, self.eos], dtype=np.int64) for each in encoded]
         return np.concatenate(ids), np.cumsum([len(each) for each in ids])
 
@@ -114,7 +132,7 @@ class ImportedTokenizer(Tokenizer):
     @cached_property
     def tokens(self) -> list[str]:
         return [
-            self._symbols[number] if number in self.specials else readable(one)
+            self._symbols[number].removeprefix(HIDDEN) if number in self.specials else readable(one)
             for number, one in enumerate(self._bytes)
         ]
 
@@ -159,6 +177,9 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
         engine.add_special_tokens([AddedToken(name, special=True, normalized=False)])
     engine.no_truncation()
     engine.no_padding()
+    with panics_as("cannot cut a plain text: it is damaged"):
+        for text in PROBES:
+            engine.decode(engine.encode(text, add_special_tokens=False).ids)
     ids = {first: begin, last: eos}
     engine.post_processor = processors.TemplateProcessing(
         single=[first, "$A", last], pair=[first, "$A", last, "$B", last], special_tokens=list(ids.items())
