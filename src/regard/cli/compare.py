@@ -34,6 +34,7 @@ COMPARE_OPTIONS = (
     "jobs",
     "on",
     "placebo",
+    "tune",
     "run",
     "csv",
     "latex",
@@ -52,6 +53,7 @@ def compare(
     jobs: int | None = None,
     on: On = "",
     placebo: bool = False,
+    tune: Annotated[int, Parameter(metavar="TRIALS")] = 0,
     run: OutputFolder = None,
     csv: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
     latex: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
@@ -65,7 +67,7 @@ def compare(
     stopped, run the same command with the same --run.
 
         regard compare lstm gpt --data my.txt --budget 5m
-        regard compare seq2seq transformer --data pairs.tsv --seeds 3
+        regard compare seq2seq transformer --data pairs.tsv --tune 8
         regard compare gru ./mine.py:MyCell --data my.txt
 
     Parameters
@@ -86,6 +88,8 @@ def compare(
         train on other machines; options as in slurm:partition=gpu,time=600
     placebo
         compare each system with itself, trained with other seeds: how often does the table find a difference?
+    tune
+        choose each system's settings by validation in this many trials, each with this budget [default: 0, no tuning]
     run
         output folder [default: runs/compare-CORPUS]
     csv
@@ -117,6 +121,7 @@ def compare(
         jobs=jobs,
         on=on,
         placebo=placebo,
+        tune=tune,
         run=run,
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )
