@@ -96,7 +96,8 @@ def document_losses(nats: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Losses per token as scores [S, D] whose mean over documents is the loss over all tokens (a ratio, linearized)."""
     nats, tokens = np.asarray(nats, dtype=np.float64), np.asarray(tokens, dtype=np.float64)
     loss = nats.sum(axis=1, keepdims=True) / tokens.sum()
-    return loss + (nats - loss * tokens) / tokens.mean()
+    with np.errstate(invalid="ignore"):  # an infinite loss has no interval
+        return loss + (nats - loss * tokens) / tokens.mean()
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -166,7 +167,8 @@ def student_tail(value: float, freedom: float) -> float:
 
 def _student(freedom: float) -> tuple[np.ndarray, np.ndarray]:
     """Student's distribution by numerical integration: angles, and the probability to be below √ν tan θ."""
-    angles = np.linspace(0.0, np.pi / 2, 20_001)  # t = √ν tan θ turns the tail into a finite range
+    end = math.pi / 2 if freedom < 100 else math.atan(40 / math.sqrt(freedom))  # no t of so many is ever above 40
+    angles = np.linspace(0.0, end, 20_001)  # t = √ν tan θ turns the tail into a finite range
     density = np.maximum(np.cos(angles), 0.0) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
     return angles, 0.5 + 0.5 * below / below[-1]
