@@ -1,7 +1,7 @@
 """Every system tuned equally: would tuning change the defaults of size tiny, and the order of the ladder?
 
     .venv/bin/python studies/tuned_defaults.py run FOLDER pyref phrasebook shakespeare=PATH …
-    .venv/bin/python studies/tuned_defaults.py run FOLDER --translators phrasebook
+    .venv/bin/python studies/tuned_defaults.py run FOLDER phrasebook --translators
     .venv/bin/python studies/tuned_defaults.py table FOLDER
 
 Protocol, fixed before the run that decides. Systems: all nine neural language models on three texts, all three

@@ -47,7 +47,7 @@ def compare(
     data: Corpus = "",
     match: Match = "",
     budget: Annotated[str, Parameter(metavar="TIME|TOKENS")] = "",
-    seeds: int = 1,
+    seeds: int = 3,
     size: Size = "small",
     prompt: Prompt = "",
     jobs: int | None = None,
@@ -63,8 +63,9 @@ def compare(
 
     Language models are also compared with a 2-gram and a 5-gram; translators are compared by BLEU. If you name no
     system, all systems of a task are compared: translators if the data are pairs (or the phrasebook), else language
-    models. A setting such as --model.width 128 applies to every system that has it. To continue a comparison that was
-    stopped, run the same command with the same --run.
+    models. Each system is trained with three seeds, and n-grams are counted once. A setting such as --model.width 128
+    applies to every system that has it. To continue a comparison that was stopped, run the same command with the same
+    --run.
 
         regard compare lstm gpt --data my.txt --budget 5m
         regard compare seq2seq transformer --data pairs.tsv --tune 8
@@ -79,7 +80,7 @@ def compare(
     budget
         tokens such as 5M (target tokens for pairs), or a time such as 60s
     seeds
-        train each system with the seeds 1 to N; the intervals then include the variation between seeds
+        train each system with the seeds 1 to N; fewer than 3 compare runs, not systems
     prompt
         beginning of the sample from each language model [default: the first words of the held-out text]
     jobs

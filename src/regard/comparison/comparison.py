@@ -46,7 +46,7 @@ def compare(
     data: GivenData = "",
     match: str = "",
     budget: str = "",
-    seeds: int = 1,
+    seeds: int = MIN_SEEDS,
     size: str = "small",
     run: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -67,7 +67,8 @@ def compare(
         match: What is equal for all systems: "tokens", "seconds" or "parameters"; without it, seconds if the budget is
             a time, else tokens.
         budget: How long each system trains: a number of tokens ("5M") or a time ("60s").
-        seeds: The number of runs of each system, with the seeds 1, 2, …
+        seeds: The number of runs of each system, with the seeds 1, 2, …; fewer than 3 show differences between runs,
+            not between systems.
         size: The size of every system.
         run: The folder of the comparison; one that was interrupted continues there. Without it, a new one in runs/.
         settings: Settings for all systems, by section, as in `train`.

@@ -30,7 +30,7 @@ MAX_SEEDS = 1000
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ScoreEstimate:
     """A number, the parts of its variance, and its degrees of freedom."""
 
     value: float
@@ -54,20 +54,20 @@ class Estimate:
         return 2 * student_tail(abs(self.value) / math.sqrt(self.variance), self.freedom)
 
 
-def mean_score(values: np.ndarray) -> Estimate:
+def mean_score(values: np.ndarray) -> ScoreEstimate:
     """The mean of one system's scores [S, D]."""
     return _estimate(values.mean(axis=0), [values])
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray) -> Estimate:
+def paired_difference(first: np.ndarray, second: np.ndarray) -> ScoreEstimate:
     """The first system's mean minus the second's, from scores [S, D] on the same documents."""
     return _estimate(first.mean(axis=0) - second.mean(axis=0), [first, second])
 
 
-def _estimate(by_document: np.ndarray, systems: Sequence[np.ndarray]) -> Estimate:
+def _estimate(by_document: np.ndarray, systems: Sequence[np.ndarray]) -> ScoreEstimate:
     count, value = len(by_document), float(by_document.mean())
     if count < 2 or not np.isfinite(by_document).all():
-        return Estimate(value, math.nan, (), math.nan, 1.0)
+        return ScoreEstimate(value, math.nan, (), math.nan, 1.0)
     documents = float(by_document.var(ddof=1)) / count
     several = [values for values in systems if len(values) > 1]
     seeds = [float(values.mean(axis=1).var(ddof=1)) / len(values) for values in several]
@@ -77,7 +77,7 @@ def _estimate(by_document: np.ndarray, systems: Sequence[np.ndarray]) -> Estimat
         variance = documents + sum(parts)
         noise = documents**2 / (count - 1) + sum(v**2 / (len(values) - 1) for v, values in zip(seeds, several))
         freedom = max(1.0, variance**2 / noise)
-    return Estimate(value, documents, parts, variance, freedom)
+    return ScoreEstimate(value, documents, parts, variance, freedom)
 
 
 def _interaction(values: np.ndarray) -> float:

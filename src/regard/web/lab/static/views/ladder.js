@@ -189,7 +189,7 @@ function one(root, address, api) {
 
 function fresh(root, address, api) {
   let systems = null, ended = false, timer = 0;
-  const asked = { systems: [], data: "", match: "", budget: "60s", seeds: "1", size: "tiny" };
+  const asked = { systems: [], data: "", match: "", budget: "60s", seeds: "3", size: "tiny" };
   let task = "language model";
   const which = el("section", { class: "step" }), how = el("section", { class: "step" }), summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
   const begin = el("button", { type: "button", class: "primary", disabled: true, onclick: () => go() }, "Start comparing");
@@ -222,7 +222,7 @@ function fresh(root, address, api) {
     put(how, el("h2", {}, "Held equal"), el("div", { class: "grid" },
       input("budget", "For each system: a time such as 60s or 10m, or tokens such as 5M."),
       select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity that is equal for all systems."),
-      input("seeds", "Each system is trained with seeds 1 to N; the intervals then also cover seeds."),
+      input("seeds", "Each system is trained with seeds 1 to N; fewer than 3 compare runs, not systems."),
       select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "For every system.")));
   }
 
