@@ -3,14 +3,15 @@
 A system's score on document d with seed s is μ + g_d + u_s + e_sd: documents differ, seeds differ, and seeds differ
 from document to document. The difference of two systems on the same D documents, of S_a and S_b seeds, has the variance
 
-    V = V_documents + Σ_a (V_seeds,a − V_both,a)          and at least V_documents
+    V = V_documents + max(0, Σ_a (V_seeds,a − V_both,a))
 
     V_documents = s²(differences of the systems' means, by document) / D       contains e_sd / S_a
     V_seeds,a   = s²(means of the seeds of a) / S_a                            contains e_sd / D, again
     V_both,a    = Σ (residuals of seed and document)² / ((S_a − 1)(D − 1)) / (S_a D)          so it is subtracted once
 
 and ± t(ν) √V is its interval, with ν = V² / (V_documents²/(D − 1) + Σ V_seeds,a²/(S_a − 1)) (Satterthwaite 1946, Welch
-1947); if V is V_documents, ν = D − 1. One seed shows no spread: the interval is then of these two runs only.
+1947), also where V is V_documents: a few seeds that happen to agree do not show that seeds agree. One seed shows no
+spread: the interval is then of these two runs only.
 """
 
 from __future__ import annotations
@@ -72,11 +73,9 @@ def _estimate(by_document: np.ndarray, systems: Sequence[np.ndarray]) -> ScoreEs
     several = [values for values in systems if len(values) > 1]
     seeds = [float(values.mean(axis=1).var(ddof=1)) / len(values) for values in several]
     parts = tuple(all_ - _interaction(values) for all_, values in zip(seeds, several))
-    variance, freedom = documents, float(count - 1)
-    if sum(parts) > 0:
-        variance = documents + sum(parts)
-        noise = documents**2 / (count - 1) + sum(v**2 / (len(values) - 1) for v, values in zip(seeds, several))
-        freedom = max(1.0, variance**2 / noise)
+    variance = documents + max(0.0, sum(parts))
+    noise = documents**2 / (count - 1) + sum(v**2 / (len(values) - 1) for v, values in zip(seeds, several))
+    freedom = max(1.0, variance**2 / noise) if noise > 0 else float(count - 1)
     return ScoreEstimate(value, documents, parts, variance, freedom)
 
 

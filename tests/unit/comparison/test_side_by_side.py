@@ -20,7 +20,14 @@ def text(tmp_path):
 def test_runs_side_by_side_give_the_numbers_of_runs_one_after_another(text, tmp_path):
     def numbers(jobs):
         done = regard.compare(
-            ["nnlm"], data=text, budget="2k", seeds=1, size="tiny", settings=SETTINGS, run=tmp_path / str(jobs), jobs=jobs
+            ["nnlm"],
+            data=text,
+            budget="2k",
+            seeds=1,
+            size="tiny",
+            settings=SETTINGS,
+            run=tmp_path / str(jobs),
+            jobs=jobs,
         )
         assert [row["label"] for row in done.rows] == ["2-gram", "5-gram", "nnlm"]
         return {row["label"]: row["perplexity"] for row in done.rows}, done
