@@ -13,6 +13,7 @@ import regard
 from regard.base.errors import RegardError
 from regard.comparison import child, comparison, language_task, processes, tuning, tuning_report
 from regard.comparison.comparison_page import comparison_page
+from regard.comparison.curves import Curve
 from regard.comparison.findings import measured, methods
 from regard.comparison.plan import TRIALS, Plan, plan_file
 from regard.comparison.question import Question
@@ -29,9 +30,12 @@ from regard.comparison.tuning import (
     tune_recipe,
     tuned_rungs,
 )
+from regard.evaluation.intervals import student_interval
 from regard.runs.compose import compose_recipe
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.sizes import SIZES
+from regard.web.lab import work_ladder
+from regard.web.lab.work_ladder import shown
 
 TEXT = "".join(f"The {a} {b} in the {c}.\n" for a, b, c in itertools.product(
     ("cat", "dog", "old man", "girl", "bird"), ("sleeps", "sits", "waits", "sings", "reads"), ("house", "park", "tree"),
@@ -259,3 +263,17 @@ def test_too_few_or_too_many_trials_are_refused():
         question("lstm", tune=-1)
     with pytest.raises(RegardError, match="--tune must be at most 1000"):
         question("lstm", tune=5000)
+
+
+def test_the_lab_gets_the_curve_of_k_trials_and_a_band_over_three_seeds(tuned):
+    done, _ = tuned
+    for one in shown(done)["tuning"]:
+        losses = [trial["loss"] for trial in done.trials[one["label"]]]
+        assert one["k"] == [1, 2, 3]
+        assert one["perplexity"][-1] == pytest.approx(np.exp(min(losses)))
+        assert all(low <= at <= high for low, at, high in zip(one["low"], one["perplexity"], one["high"]))
+    seeds = [Curve("a", seed, ((10, 1.0, loss), (20, 2.0, loss / 2))) for seed, loss in enumerate((2.0, 2.2, 2.4))]
+    low, high = student_interval([2.0, 2.2, 2.4])
+    band = work_ladder._band(seeds)
+    assert (band["low"][0], band["high"][0]) == pytest.approx((np.exp(low), np.exp(high)))
+    assert work_ladder._band(seeds[:2]) == {}  # two seeds do not show how far seeds differ

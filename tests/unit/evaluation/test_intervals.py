@@ -129,13 +129,22 @@ def test_the_estimated_variance_is_that_of_the_difference():
     assert np.var([one.value for one in found]) == pytest.approx(true, rel=0.08)
 
 
-@pytest.mark.parametrize(("seeds", "low", "high"), [(2, 0.91, 0.985), (3, 0.925, 0.98), (5, 0.93, 0.975)])
+@pytest.mark.parametrize(("seeds", "low", "high"), [(2, 0.92, 0.99), (3, 0.93, 0.985), (5, 0.93, 0.98)])
 @pytest.mark.parametrize("apart", [0.0, 0.05])
 def test_a_95_percent_interval_covers_95_percent(seeds, low, high, apart):
     """The bootstrap that this replaced covered 99 to 100 % with two seeds, and 98 to 99 % with three."""
     random = np.random.default_rng(7)
     inside = [paired_difference(*scores(random, seeds, 30, apart=apart)).interval() for _ in range(1000)]
     assert low <= np.mean([below <= 0 <= above for below, above in inside]) <= high
+
+
+def test_seeds_that_happen_to_agree_are_not_taken_for_all_seeds():
+    """Where e_sd hides the spread of seeds, V_seeds − V_both is often negative; two seeds still know little."""
+    random, inside = np.random.default_rng(9), []
+    for _ in range(1500):
+        low, high = paired_difference(*scores(random, 2, 20, spread=0.01, apart=0.0)).interval()
+        inside.append(low <= 0 <= high)
+    assert np.mean(inside) >= 0.94  # 0.92 with D − 1 degrees of freedom where the part of the seeds is negative
 
 
 def test_one_seed_covers_the_difference_of_two_runs_and_not_that_of_two_systems():
