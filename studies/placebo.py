@@ -23,6 +23,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,14 +83,14 @@ def judged(a: np.ndarray, b: np.ndarray, truth: float, random: np.random.Generat
     return (covers[0], covers[1]), (outside[0], outside[1] and len(a) >= MIN_SEEDS)
 
 
-def simulated(spreads: Sequence[tuple[float, float]]) -> Iterator[dict[str, object]]:
+def simulated(spreads: Sequence[tuple[float, float]], trials: int) -> Iterator[dict[str, object]]:
     random = np.random.default_rng(20261118)
     for seeds in SEEDS:
         for spread in spreads:
             for documents in (20, 50, 100):
                 for apart in (0.0, APART):
                     covered, verdicts = [], []
-                    for _ in range(TRIALS):
+                    for _ in range(trials):
                         luck = np.reshape(spread, (2, 1, 1)) * random.standard_normal((2, seeds, 1))
                         own = INTERACTION * random.standard_normal((2, seeds, documents))
                         a, b = luck + own
@@ -104,7 +105,7 @@ def simulated(spreads: Sequence[tuple[float, float]]) -> Iterator[dict[str, obje
 
 def train(system: str, folder: Path) -> None:
     """A placebo's runs in one process, which saves starting PyTorch for each; what is there is not made again."""
-    settings = {"data": {"tokenizer": "word"}, "training": SMALL}
+    settings: dict[str, dict[str, Any]] = {"data": {"tokenizer": "word"}, "training": SMALL}
     question = Question((system,), "phrasebook", "tokens", "20k", POOL // 2, "tiny", settings, placebo=True)
     folder.mkdir(parents=True, exist_ok=True)
     plan = open_plan(question, folder)
@@ -148,6 +149,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("simulated", "unequal", "train", "real"))
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="simulated comparisons a row")
     asked = parser.parse_args()
     if asked.what == "train":
         train(asked.names[0], Path(asked.names[1]))
@@ -157,4 +159,5 @@ if __name__ == "__main__":
         spreads = (
             [(s, s) for s in (0.0, 0.01, 0.02, 0.04)] if asked.what == "simulated" else [(0.0, 0.02), (0.01, 0.04)]
         )
-        print(plain_table(list(simulated(spreads)), COLUMNS, f"{asked.what}: {TRIALS} comparisons a row"))
+        rows = list(simulated(spreads, asked.trials))
+        print(plain_table(rows, COLUMNS, f"{asked.what}: {asked.trials} comparisons a row"))

@@ -4,7 +4,7 @@
     .venv/bin/python studies/tuned_defaults.py run FOLDER phrasebook --translators
     .venv/bin/python studies/tuned_defaults.py table FOLDER
 
-Protocol, fixed before the run that decides. Systems: all nine neural language models on three texts, all three
+Protocol, fixed before the run that decides. Systems: all ten neural language models on three texts, all three
 translators on the phrasebook; size tiny. Space and points: those of `regard compare --tune 5` (`recipes/tuning`), the
 same five for every system; trial 1 is the default. Price of a trial: 40,000 tokens (translators: target tokens). The
 tokenizer is that of the text (words for the phrasebook, else the default). Four validations of at most 4,000 tokens or
@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
+from typing import Any
 
 from regard.comparison.child import take_part
 from regard.comparison.plan import Plan, open_plan
@@ -38,7 +39,7 @@ LOOKS = {"validations": 4, "threads": 1}
 def question(text: str, task: str) -> Question:
     path = text.partition("=")[2] or text
     looks = {"validation_pairs": 100} if task == "translation" else {"validation_tokens": 4000}
-    settings: dict[str, dict[str, object]] = {"training": LOOKS | looks}
+    settings: dict[str, dict[str, Any]] = {"training": LOOKS | looks}
     if text == "phrasebook" and task == "language model":
         settings["data"] = {"tokenizer": "word"}
     names = tuple(system.name for system in SYSTEMS if system.task == task and system.trained != "counting")

@@ -200,7 +200,7 @@ def tune_recipe(recipe: Recipe, trials: int, settings: Mapping[str, Mapping[str,
     taken = chosen(found)
     if taken["loss"] is None:
         raise RegardError(f"Every trial failed or diverged; their logs are in {trials_folder(folder)}.")
-    number = found.index(taken) + 1
+    number = next(place for place, trial in enumerate(found, start=1) if trial is taken)
     say(f"Trial {number} is the best, validation loss {taken['loss']:.4f}: {in_words(taken['shown'])}.")
     for best in best_of_k({"": found}):
         low, high = best.intervals[""]
