@@ -70,20 +70,30 @@ def losses(plan: Plan) -> dict[str, dict[int, float]]:
     return found
 
 
+def whole_trials(of: dict[str, dict[int, float]], systems: int) -> int:
+    """How many trials every system has; what only some have is not used."""
+    return min((len(each) for each in of.values()), default=0) if len(of) == systems else 0
+
+
 def table(folder: Path, task: str) -> None:
     plans = {
         path.parent.name: Plan.read(path.parent) for path in sorted(folder.glob(f"{task.split()[0]}-*/trials.json"))
     }
     by_text = {name.partition("-")[2]: losses(plan) for name, plan in plans.items()}
+    done = {
+        text: whole_trials(of, len(plan.entrants) // TRIALS)
+        for (text, of), plan in zip(by_text.items(), plans.values())
+    }
+    by_text = {text: {name: {t: each[t] for t in range(1, done[text] + 1)} for name, each in of.items()}
+               for text, of in by_text.items() if done[text]}  # fmt: skip
     if not by_text:
         return
-    whole = min(len(each) for of in by_text.values() for each in of.values())
-    rows = []
+    rows, whole = [], min(done[text] for text in by_text)
     for text, of in by_text.items():
         default = sorted(of, key=lambda name: of[name][1])
         tuned = sorted(of, key=lambda name: min(of[name].values()))
         print(f"{text}, default: {', '.join(f'{name} {math.exp(of[name][1]):.1f}' for name in default)}")
-        print(f"{text}, best of {whole}: {', '.join(f'{n} {math.exp(min(of[n].values())):.1f}' for n in tuned)}")
+        print(f"{text}, best of {done[text]}: {', '.join(f'{n} {math.exp(min(of[n].values())):.1f}' for n in tuned)}")
         print(f"{text}: the order {'changes' if default != tuned else 'does not change'}\n")
     entrants = {entrant.label: entrant for plan in plans.values() for entrant in plan.entrants}
     for name in next(iter(by_text.values())):
