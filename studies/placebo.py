@@ -1,7 +1,9 @@
 """How often does `regard compare` find a difference where there is none, and do its 95 % intervals cover 95 %?
 
     .venv/bin/python studies/placebo.py simulated
-    .venv/bin/python studies/placebo.py real FOLDER…       folders of `regard compare SYSTEM --placebo --seeds 8`
+    .venv/bin/python studies/placebo.py unequal            the same where only one of the two systems varies by seed
+    .venv/bin/python studies/placebo.py train lstm FOLDER  the runs of `regard compare lstm --placebo --seeds 20`, small
+    .venv/bin/python studies/placebo.py real FOLDER…
 
 Protocol, fixed before the run that decides. Simulated: two equal systems, losses μ + g_d + u_s + e_sd with seed
 deviations of 0, .01, .02 and .04 nats, 20, 50 and 100 documents, e_sd of .03 nats, and g_d shared (A against A) or with
@@ -18,21 +20,26 @@ without the rule that a verdict needs three seeds.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from regard.comparison.child import take_part
 from regard.comparison.comparison import MIN_SEEDS, Comparison
-from regard.comparison.plan import Plan
+from regard.comparison.plan import Plan, open_plan
 from regard.comparison.processes import read_result
+from regard.comparison.question import Question
 from regard.evaluation.intervals import document_losses, paired_difference
 from regard.report.table import plain_table
 
 TRIALS, REAL, DRAWS = 1000, 100, 400
 INTERACTION, APART = 0.03, 0.05
 SEEDS = (1, 2, 3, 5)
+POOL = 40  # real runs of one system
+SMALL = {"batch_tokens": 512, "warmup": 10, "validations": 4, "validation_tokens": 2000, "threads": 1}
 COLUMNS = {
     "seeds": "seeds", "cell": "seed sd, documents, systems", "before": "covered before", "after": "covered after",
     "false_before": "false before", "false_after": "false after",
@@ -76,15 +83,15 @@ def judged(a: np.ndarray, b: np.ndarray, truth: float, random: np.random.Generat
     return (covers[0], covers[1]), (outside[0], outside[1] and len(a) >= MIN_SEEDS)
 
 
-def simulated() -> Iterator[dict[str, object]]:
+def simulated(spreads: Sequence[tuple[float, float]], trials: int) -> Iterator[dict[str, object]]:
     random = np.random.default_rng(20261118)
     for seeds in SEEDS:
-        for spread in (0.0, 0.01, 0.02, 0.04):
+        for spread in spreads:
             for documents in (20, 50, 100):
                 for apart in (0.0, APART):
                     covered, verdicts = [], []
-                    for _ in range(TRIALS):
-                        luck = spread * random.standard_normal((2, seeds, 1))
+                    for _ in range(trials):
+                        luck = np.reshape(spread, (2, 1, 1)) * random.standard_normal((2, seeds, 1))
                         own = INTERACTION * random.standard_normal((2, seeds, documents))
                         a, b = luck + own
                         a = a + apart * random.standard_normal(documents)
@@ -93,7 +100,18 @@ def simulated() -> Iterator[dict[str, object]]:
                         covered.append(cover)
                         verdicts.append(verdict)
                     what = "two equal" if apart else "A against A"
-                    yield row(seeds, f"{spread:g}, {documents}, {what}", covered, verdicts)
+                    yield row(seeds, f"{spread[1]:g}, {documents}, {what}", covered, verdicts)
+
+
+def train(system: str, folder: Path) -> None:
+    """A placebo's runs in one process, which saves starting PyTorch for each; what is there is not made again."""
+    settings: dict[str, dict[str, Any]] = {"data": {"tokenizer": "word"}, "training": SMALL}
+    question = Question((system,), "phrasebook", "tokens", "20k", POOL // 2, "tiny", settings, placebo=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = open_plan(question, folder)
+    for entrant, seed in plan.runs:
+        if read_result(plan.run_folder(entrant, seed)) is None:
+            take_part(plan, entrant, seed)
 
 
 def real(folder: Path) -> Iterator[dict[str, object]]:
@@ -129,10 +147,17 @@ def mean(result: dict) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("simulated", "real"))
-    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("what", choices=("simulated", "unequal", "train", "real"))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="simulated comparisons a row")
     asked = parser.parse_args()
-    rows = list(simulated()) if asked.what == "simulated" else [r for folder in asked.folders for r in real(folder)]
-    print(
-        plain_table(rows, COLUMNS, f"{asked.what}: {TRIALS if asked.what == 'simulated' else REAL} comparisons a row")
-    )
+    if asked.what == "train":
+        train(asked.names[0], Path(asked.names[1]))
+    elif asked.what == "real":
+        print(plain_table([r for name in asked.names for r in real(Path(name))], COLUMNS, f"{REAL} comparisons a row"))
+    else:
+        spreads = (
+            [(s, s) for s in (0.0, 0.01, 0.02, 0.04)] if asked.what == "simulated" else [(0.0, 0.02), (0.01, 0.04)]
+        )
+        rows = list(simulated(spreads, asked.trials))
+        print(plain_table(rows, COLUMNS, f"{asked.what}: {asked.trials} comparisons a row"))

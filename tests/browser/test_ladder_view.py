@@ -13,7 +13,7 @@ def compared(tmp_path_factory, text_file, lab_over):
     """A lab over a comparison of two n-grams and an LSTM."""
     folder = tmp_path_factory.mktemp("ladder")
     words = ["lstm", "--data", text_file, "--size", "tiny", "--budget", "2k", "--data.tokenizer", "char"]
-    small = ["--model.width", "16", "--training.batch-tokens", "256", "--training.threads", "1"]
+    small = ["--seeds", "1", "--model.width", "16", "--training.batch-tokens", "256", "--training.threads", "1"]
     main(["compare", *map(str, words), *small, "--run", str(folder / "compared")])
     return lab_over(folder)
 

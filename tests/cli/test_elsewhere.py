@@ -30,7 +30,21 @@ def numbers(out):
 
 
 def question(text_file, folder, *more):
-    return ["compare", "lstm", "--data", text_file, "--budget", "2k", *SMALL, "--run", folder, "--json", *more]
+    return [
+        "compare",
+        "lstm",
+        "--data",
+        text_file,
+        "--budget",
+        "2k",
+        "--seeds",
+        "1",
+        *SMALL,
+        "--run",
+        folder,
+        "--json",
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +87,20 @@ def test_tasks_of_ray_give_the_local_table(here, text_file, tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, text_file, tmp_path, local_executor):
     folder = tmp_path / "c"
-    words = ["compare", "lstm", "--data", text_file, "--budget", "60k", *SMALL, "--run", folder, "--json"]
+    words = [
+        "compare",
+        "lstm",
+        "--data",
+        text_file,
+        "--budget",
+        "60k",
+        "--seeds",
+        "1",
+        *SMALL,
+        "--run",
+        folder,
+        "--json",
+    ]
     code = "from regard.comparison import elsewhere\nelsewhere.CLUSTER = 'local'\nfrom regard.cli import main\nmain()\n"
     started = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words), "--on", "slurm"],

@@ -55,7 +55,7 @@ def comparison(folder, systems=("lstm",), **changes):
     tree = {"format": 1, "question": question, "match": "tokens", "budget": 500, "unit": "tokens", "entrants": [entry]}
     folder.mkdir(exist_ok=True)
     (folder / "comparison.json").write_text(json.dumps(with_digest(tree | {"facts": {}})), encoding="utf-8")
-    return ["compare", *systems, "--data", "my.txt", "--budget", "500", "--run", folder]
+    return ["compare", *systems, "--data", "my.txt", "--budget", "500", "--seeds", "1", "--run", folder]
 
 
 # -- code ------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,9 @@ def shortened(words):
     words = [SMALLER.get(word, word) for word in words]
     if words[0] == "compare":  # of the whole ladder a rung, of three translators one
         words = [word for word in words if word not in ("bahdanau", "transformer")]
-        return [*words, *(["rnn"] if words[1] == "--data" else []), "--size", "tiny", "--training.batch-tokens", "512"]
+        words += ["rnn"] if words[1] == "--data" else []
+        words += [] if "--seeds" in words else ["--seeds", "1"]
+        return [*words, "--size", "tiny", "--training.batch-tokens", "512"]
     return [*words, *QUICK] if words[:1] == ["train"] and words[1] != "ngram" else words
 
 

@@ -35,6 +35,7 @@ COMPARE_OPTIONS = (
     "jobs",
     "on",
     "placebo",
+    "tune",
     "run",
     "csv",
     "latex",
@@ -56,12 +57,13 @@ def compare(
     data: Corpus = "",
     match: Match = "",
     budget: Annotated[str, Parameter(metavar="TIME|TOKENS")] = "",
-    seeds: int = 1,
+    seeds: int = 3,
     size: Size = "small",
     prompt: Prompt = "",
     jobs: int | None = None,
     on: On = "",
     placebo: bool = False,
+    tune: Annotated[int, Parameter(metavar="TRIALS")] = 0,
     run: OutputFolder = None,
     csv: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
     latex: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
@@ -71,11 +73,12 @@ def compare(
 
     Language models are also compared with a 2-gram and a 5-gram; translators are compared by BLEU. If you name no
     system, all systems of a task are compared: translators if the data are pairs (or the phrasebook), else language
-    models. A setting such as --model.width 128 applies to every system that has it. To continue a comparison that was
-    stopped, run the same command with the same --run.
+    models. Each system is trained with three seeds, and n-grams are counted once. A setting such as --model.width 128
+    applies to every system that has it. To continue a comparison that was stopped, run the same command with the same
+    --run.
 
         regard compare lstm gpt --data my.txt --budget 5m
-        regard compare seq2seq transformer --data pairs.tsv --seeds 3
+        regard compare seq2seq transformer --data pairs.tsv --tune 8
         regard compare gru ./mine.py:MyCell --data my.txt
 
     Parameters
@@ -87,7 +90,7 @@ def compare(
     budget
         tokens such as 5M (target tokens for pairs), or a time such as 60s
     seeds
-        train each system with the seeds 1 to N; the intervals then include the variation between seeds
+        train each system with the seeds 1 to N; fewer than 3 compare runs, not systems
     prompt
         beginning of the sample from each language model [default: the first words of the held-out text]
     jobs
@@ -96,6 +99,8 @@ def compare(
         train on other machines; options as in slurm:partition=gpu,time=600
     placebo
         compare each system with itself, trained with other seeds, and report how often a difference is found
+    tune
+        choose each system's settings by validation in this many trials, each with this budget [default: 0, no tuning]
     run
         output folder [default: runs/compare-CORPUS]
     csv
@@ -127,6 +132,7 @@ def compare(
         jobs=jobs,
         on=on,
         placebo=placebo,
+        tune=tune,
         run=run,
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )

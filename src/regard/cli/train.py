@@ -8,6 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.base.errors import RegardError
+from regard.base.settings import check_range
 from regard.cli.completion import complete_run, complete_target
 from regard.cli.options import (
     ARGUMENTS,
@@ -34,7 +36,7 @@ Target = Annotated[
         help=f"{', '.join(system.name for system in SYSTEMS)}; a recipe.toml; or your own layer, ./mine.py:MyCell",
     ),
 ]
-TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "track", "print-recipe", "dry-run", "json")
+TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "tune", "track", "print-recipe", "dry-run", "json")
 
 
 def train(
@@ -47,6 +49,7 @@ def train(
     budget: Annotated[str | None, Parameter(metavar="TIME|TOKENS")] = None,
     start: Annotated[Path | None, Parameter(name="--from", metavar="RUN", completer=complete_run)] = None,
     dry_run: bool = False,
+    tune: Annotated[int, Parameter(metavar="TRIALS")] = 0,
     run: OutputFolder = None,
     track: Track = "",
     print_recipe: Annotated[bool, Parameter(group=OUTPUT)] = False,
@@ -74,6 +77,8 @@ def train(
         fine-tune: start from the weights and the tokenizer of this run
     dry_run
         estimate parameters, memory and time from three measured steps, and stop
+    tune
+        choose the settings first, by validation in this many trials, each with this budget; they are in RUN-trials
     run
         output folder [default: runs/SYSTEM-CORPUS]
     print_recipe
@@ -84,11 +89,13 @@ def train(
     from regard.runs.compose import compose_recipe
     from regard.runs.dry_run import dry_run as estimate
     from regard.runs.recipe import parse_overrides
+    from regard.runs.store.lock import check_free
     from regard.runs.train import train_recipe
 
     if target is not None and target.startswith("--"):  # no system was named, so the first setting stands in its place
         settings, target = (target, *settings), None
     is_file = target is not None and target.endswith(".toml")
+    given = parse_overrides(settings, (*TRAIN_OPTIONS, *DATA_OPTIONS), target)
     recipe = compose_recipe(
         None if is_file else target,
         data=data,
@@ -97,8 +104,16 @@ def train(
         budget=budget,
         start=start,
         recipe=target if is_file else None,
-        settings=parse_overrides(settings, (*TRAIN_OPTIONS, *DATA_OPTIONS), target),
+        settings=given,
     )
+    if tune:
+        from regard.comparison.tuning import tune_recipe
+
+        check_range("--tune", tune, 1)
+        if run is None or is_file:
+            raise RegardError("--tune needs --run, a name for the run and its trials, and a system, not a recipe file.")
+        check_free(run)
+        recipe = tune_recipe(recipe, tune, given, run)
     if print_recipe:
         print(recipe.documented(), end="")
     elif dry_run:

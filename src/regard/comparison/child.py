@@ -23,6 +23,7 @@ from regard.base.digests import read_with_digest, with_digest
 from regard.base.errors import RegardError, Stopped
 from regard.base.writing import write_text
 from regard.comparison.plan import Entrant, Plan
+from regard.comparison.tuning import validated
 from regard.report.progress import hush
 from regard.runs.resume import resume
 from regard.runs.run import Run
@@ -58,7 +59,7 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     else:
         trained = _effort(run, before) | {"side_by_side": jobs}
         write_text(path, json.dumps(with_digest(trained), indent=2) + "\n")
-    measured = plan.task.measure(plan, entrant, run)
+    measured = validated(run) if plan.of_trials else plan.task.measure(plan, entrant, run)
     write_text(path, json.dumps(with_digest(trained | measured), indent=2, ensure_ascii=False) + "\n")
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from regard.comparison.plan import Plan, open_plan
 from regard.comparison.plan import check_free as check_folder
 from regard.comparison.power import plan_power
 from regard.comparison.processes import run_all
-from regard.comparison.question import Question, match_for
+from regard.comparison.question import Question, Rung, match_for
 from regard.comparison.task import Results
+from regard.comparison.tuning import best_of_k, chosen, run_trials, stated_cost, tuned_rungs
 from regard.evaluation.intervals import LEVEL, holm, paired_difference
 from regard.report.progress import say
 from regard.report.table import csv_text, latex_text, plain_table
@@ -45,7 +46,7 @@ def compare(
     data: GivenData = "",
     match: str = "",
     budget: str = "",
-    seeds: int = 1,
+    seeds: int = MIN_SEEDS,
     size: str = "small",
     run: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -53,6 +54,7 @@ def compare(
     jobs: int | None = None,
     on: str = "",
     placebo: bool = False,
+    tune: int = 0,
 ) -> Comparison:
     """Train systems of one task under the same conditions, test them on the same data, and compare them.
 
@@ -65,7 +67,8 @@ def compare(
         match: What is equal for all systems: "tokens", "seconds" or "parameters"; without it, seconds if the budget is
             a time, else tokens.
         budget: How long each system trains: a number of tokens ("5M") or a time ("60s").
-        seeds: The number of runs of each system, with the seeds 1, 2, …
+        seeds: The number of runs of each system, with the seeds 1, 2, …; fewer than 3 show differences between runs,
+            not between systems.
         size: The size of every system.
         run: The folder of the comparison; one that was interrupted continues there. Without it, a new one in runs/.
         settings: Settings for all systems, by section, as in `train`.
@@ -74,6 +77,8 @@ def compare(
             other machines all of them.
         on: "slurm" or "ray", with options as in "slurm:partition=gpu,time=600", runs them on other machines.
         placebo: Compare each system with itself, trained with other seeds: how often does the table find a difference?
+        tune: The number of trials in which each system's settings are chosen, by validation, each with this budget;
+            they are in a folder beside `run`. 0: default settings.
 
     Returns:
         The comparison, with a row for each system.
@@ -86,7 +91,7 @@ def compare(
     for name in names:
         if is_own(name):
             trust_code(name)
-    question = Question(names, data, match, budget, seeds, size, settings or {}, prompt, placebo)
+    question = Question(names, data, match, budget, seeds, size, settings or {}, prompt, placebo, tune)
     if on:
         read_place(on)
     if jobs is None:
@@ -98,7 +103,8 @@ def compare(
     if run is not None:
         check_folder(Path(run))
     with nullcontext(Path(run)) if run is not None else free_folder(default) as folder, claimed(folder):
-        plan = open_plan(question, folder, 1 if on else jobs)
+        tuned = partial(_tuned, question, folder, jobs, on) if tune else None
+        plan = open_plan(question, folder, 1 if on else jobs, chosen=tuned)
         if not (folder / "report.html").exists():
             say(plan_power(plan))
         results, made = run_all(plan, jobs, elsewhere(on, folder.resolve()) if on else None)
@@ -110,6 +116,13 @@ def compare(
 
         write_text(comparison.report, comparison_page(comparison))
     return comparison
+
+
+def _tuned(question: Question, folder: Path, jobs: int, on: str) -> tuple[list[Rung], dict[str, Any]]:
+    """The rows with their chosen settings, and the trials as a fact of the plan."""
+    say(stated_cost(question))
+    trials = run_trials(question, folder, jobs, on)
+    return tuned_rungs(question, trials), {"tuning": trials}
 
 
 class Comparison:
@@ -174,6 +187,11 @@ class Comparison:
                 )
         corrected = holm([difference.p_value for difference in found])
         return [replace(difference, p_value=p) for difference, p in zip(found, corrected)]
+
+    @cached_property
+    def trials(self) -> dict[str, list[dict[str, Any]]]:
+        """The trials of each system, if they were tuned: what was set, and the best validation loss."""
+        return dict(self.plan.facts.get("tuning") or {})
 
     @property
     def telling(self) -> list[Difference]:
@@ -300,7 +318,20 @@ class Comparison:
             "memory": f"{group_digits(memory / 2**20)} MiB",
             "memory_of": done[0]["memory_of"],
             "training_seconds": round(seconds, 2),
+            **self._tuning(entrant.label),
         }
+
+    def _tuning(self, label: str) -> dict[str, Any]:
+        """What tuning chose and bought, for a tuned row."""
+        if not (trials := self.trials.get(label)):
+            return {}
+        curve = [
+            {"k": best.k, "loss": best.losses[label], "interval": best.intervals[label], "verdict": best.verdict}
+            for best in best_of_k(self.trials)
+            if label in best.losses
+        ]
+        losses = {"default_loss": trials[0]["loss"], "chosen_loss": chosen(trials)["loss"]}
+        return {"tuning": {"trials": trials, "chosen": chosen(trials)["shown"], **losses, "best_of": curve}}
 
 
 def _mean(results: Sequence[Mapping[str, Any]], key: str) -> float:

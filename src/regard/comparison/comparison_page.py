@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from regard.comparison import tuning_report
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import Curve, averaged
 from regard.comparison.findings import caveats, finding, measured, methods, tied_with_best
@@ -34,6 +35,7 @@ def comparison_page(comparison: Comparison) -> str:
         *(paragraph(sentence, "quiet-text") for sentence in caveats(comparison)),
         table(comparison.shown, _first(columns, task.columns.first), best, "best" if len(best) == 1 else "tied best"),
         *_differences(comparison),
+        *tuning_report.section(comparison),
         *_curves(comparison),
         *told.samples(comparison),
         folded("How it was measured", listing(measured(comparison))),

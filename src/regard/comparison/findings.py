@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.base.numbers import group_digits
+from regard.comparison import tuning_report
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import in_order, other_order
 from regard.comparison.differences import Difference, named
@@ -100,8 +101,7 @@ def measured(comparison: Comparison) -> list[str]:
     found = told.conditions(comparison)
     if any(not entrant.counted for entrant in comparison.plan.entrants):
         found.append(told.effort(comparison))
-    if any(not entrant.counted for entrant in comparison.plan.entrants):
-        found.append("Untuned: every system has its default settings, which were not tuned with equal effort.")
+    found += tuning_report.sentences(comparison)
     if len(_optimisers(comparison)) > 1:
         found.append(f"Not all were trained alike: {'; '.join(_optimisers(comparison))}.")
     before = [r["memory_before_bytes"] for r in comparison.results.values() if r.get("memory_of") == "process"]
@@ -190,8 +190,13 @@ def training(comparison: Comparison, each: str) -> list[str]:
     equal = f"{each} was trained for {budget}"
     if plan.match == "parameters":
         equal += f" with its width chosen to have about {group_digits(facts['target_parameters'])} parameters"
+    own = "its default settings"
+    if comparison.trials:
+        own = (
+            f"settings chosen by validation in {len(next(iter(comparison.trials.values())))} trials of the same budget"
+        )
     return [
-        f"{equal}, at size {facts['size']} with its own optimizer settings ({'; '.join(_optimisers(comparison))}), "
+        f"{equal}, at size {facts['size']} with {own} ({'; '.join(_optimisers(comparison))}), "
         f"with {'seed 1' if len(seeds) == 1 else f'seeds 1 to {seeds[-1]}'}; the weights of the {_best(comparison)} "
         f"among {f'about {looks} equally spaced' if looks else 'its'} validations were tested."
     ]

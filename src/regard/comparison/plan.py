@@ -5,6 +5,8 @@ tokenizer.json     the one tokenizer, trained once (tokenizer.source.json where 
 test.json          of translators: the test sentences and their references
 2-gram/ lstm/ …    the runs (lstm-seed2/ … where there are more seeds)
 report.html        the page
+
+The trials of `--tune` are a plan of their own, trials.json in a folder beside it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import datetime
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from regard.systems.own.code import is_own, locate, require_trusted
 from regard.training.hyperparameters import GradientTraining
 
 FORMAT = 1
+FILE, TRIALS = "comparison.json", "trials.json"  # the plan of a comparison, and of the trials that tune its systems
 SHARED = (*TOKENIZER_FILES, "test.json")  # files that all runs share
 VALIDATIONS = 20  # validations per system, the same for all, since each keeps its best weights
 
@@ -76,6 +79,11 @@ class Plan:
         return Tokenizers.load(self.folder, find_task(self.task.name).has_source)
 
     @property
+    def of_trials(self) -> bool:
+        """True if its runs are trials, which are validated and never tested."""
+        return self.question.get("stage") == TRIALS
+
+    @property
     def runs(self) -> list[tuple[Entrant, int]]:
         return [(entrant, seed) for entrant in self.entrants for seed in entrant.seeds]
 
@@ -102,13 +110,14 @@ class Plan:
             "facts": self.facts,
             "files": {name: file_digest(self.folder / name) for name in SHARED if (self.folder / name).exists()},
         }
-        write_text(self.folder / "comparison.json", json.dumps(with_digest(tree), indent=2, ensure_ascii=False) + "\n")
+        path = self.folder / (TRIALS if self.of_trials else FILE)
+        write_text(path, json.dumps(with_digest(tree), indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, folder: Path, question: Mapping[str, Any] | None = None) -> Plan:
         """The plan in a folder, if it answers the question. Its content is not trusted: names are checked before they
         become paths, and code must have been named by the user before it is used."""
-        path = folder / "comparison.json"
+        path = plan_file(folder)
         try:
             tree = without_digest(json.loads(read_whole(path, MAX_JSON_BYTES)), path)
             if tree["format"] != FORMAT:
@@ -133,6 +142,11 @@ class Plan:
         if not _is_whole(plan):
             raise RegardError(f"{path} is damaged; choose another --run.")
         return plan
+
+
+def plan_file(folder: Path) -> Path:
+    """The file of the plan in a folder."""
+    return folder / (TRIALS if (folder / TRIALS).is_file() else FILE)
 
 
 def _check_names(names: Sequence[str], where: Path) -> None:
@@ -166,19 +180,31 @@ def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:
     return Entrant(entry["label"], entry["year"], entry["counted"], compose(tree["system"], None, tree), seeds)
 
 
-def open_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
-    """The folder's plan, if it answers this question; a new one if the folder is free."""
-    if (folder / "comparison.json").is_file():
-        plan = Plan.read(folder, question.tree())
+def open_plan(
+    question: Question,
+    folder: Path,
+    jobs: int = 1,
+    *,
+    trials: Sequence[Rung] = (),
+    chosen: Callable[[], tuple[Sequence[Rung], Mapping[str, Any]]] | None = None,
+) -> Plan:
+    """The folder's plan, if it answers this question; a new one if the folder is free.
+
+    `trials`: the rows of a plan of trials. `chosen`: called for a new plan; its rows as tuned, and facts about that.
+    """
+    tree = question.tree() | ({"stage": TRIALS} if trials else {})
+    if plan_file(folder).is_file():
+        plan = Plan.read(folder, tree)
         tidy(folder)
         return plan
     check_free(folder)
-    return make_plan(question, folder, jobs)
+    rungs, facts = chosen() if chosen else (trials or question.rungs(), {})
+    return make_plan(question, folder, jobs, rungs, tree, facts)
 
 
 def check_free(folder: Path) -> None:
     """Refuses a folder that holds anything but a comparison."""
-    if not folder.exists() or (folder / "comparison.json").is_file():
+    if not folder.exists() or plan_file(folder).is_file():
         return
     if not folder.is_dir() or others_files(folder, SHARED):
         raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
@@ -191,13 +217,21 @@ def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     return ""
 
 
-def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
-    """A new plan; `jobs` runs side by side share the CPU's threads."""
-    rungs, task = question.rungs(), task_named(question.task)
-    for note in question.check_settings(rungs):
+def make_plan(
+    question: Question,
+    folder: Path,
+    jobs: int = 1,
+    rungs: Sequence[Rung] = (),
+    tree: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Plan:
+    """A new plan; `jobs` runs side by side share the CPU's threads; `rungs`, `tree`, `more`: other rows than the
+    question's, another identity, further facts."""
+    rungs, task = list(rungs or question.rungs()), task_named(question.task)
+    for note in question.check_settings(question.rungs()):
         say(note)
     recipes = [question.recipe(rung) for rung in rungs]
-    ground = task.ground(recipes[0], question.prompt)
+    ground = task.ground(question.recipe(question.rungs()[0]), question.prompt)
     target = None
     if question.match == "parameters":
         target, widths = match_parameters(question, rungs, ground.tokenizers.target, ground.tokenizers.source)
@@ -213,10 +247,11 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
         "size": question.size,
         "regard": regard.__version__,
         "command": question.command(jobs),
+        **(more or {}),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     limit = question.limit
-    plan = Plan(folder, question.tree(), question.match, limit.amount, limit.unit, entrants, facts)
+    plan = Plan(folder, dict(tree or question.tree()), question.match, limit.amount, limit.unit, entrants, facts)
     begin(folder)
     ground.tokenizers.save(folder)
     for name, content in ground.files.items():
@@ -250,7 +285,7 @@ def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, job
     if rung.counted:
         return Entrant(rung.label, rung.entry.year, True, recipe, (1,))
     first = 1 + question.seeds * rung.again
-    seeds = tuple(range(first, first + question.seeds))
+    seeds = (rung.seed,) if rung.seed else tuple(range(first, first + question.seeds))
     given = question.settings.get("training", {})
     if {"evaluate_every", "validations"}.isdisjoint(given):
         spread = {"validations": VALIDATIONS, "checkpoint_every": 0}

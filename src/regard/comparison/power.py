@@ -43,20 +43,17 @@ def plan_power(plan: Plan) -> str:
 
 
 def needed_seeds(comparison: Comparison) -> list[str]:
-    """Sentences after the run: the seeds that the smallest difference which is not significant would need."""
-    if comparison.fewest_seeds < 2:
+    """A sentence after the run: the seeds that the largest difference which is not significant would need."""
+    unclear = [difference for difference in comparison.differences if not difference.beyond]
+    if comparison.fewest_seeds < 2 or not unclear:
         return []
-    told, open_ = comparison.task.report, [d for d in comparison.differences if not d.beyond]
-    found = []
-    for d in sorted(open_, key=lambda d: -abs(d.by))[:3]:
-        count = seeds_needed(d.by, d.documents, d.seeds)
-        size = f"A true difference as large as that between {d.better} and {d.worse} ({told.size_of(d.by)})"
-        found.append(
-            f"{size} would be found with a probability of {100 * POWER:.0f} % with about {count} seeds."
-            if count
-            else f"{size} cannot be found on this test text, whatever the number of seeds: more text is needed."
-        )
-    return found
+    largest = max(unclear, key=lambda difference: abs(difference.by))
+    count = seeds_needed(largest.by, largest.documents, largest.seeds)
+    size = comparison.task.report.size_of(largest.by)
+    true = f"A true difference as large as that between {largest.better} and {largest.worse} ({size})"
+    if count is None:
+        return [f"{true} cannot be found on this test text, whatever the number of seeds: more text is needed."]
+    return [f"{true} would be found with a probability of {100 * POWER:.0f} % with about {count} seeds."]
 
 
 def _earlier(plan: Plan) -> tuple[str, float, float] | None:

@@ -70,6 +70,13 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     return result if whole else None
 
 
+def _headline(plan: Plan, evaluation: dict[str, Any]) -> str:
+    if not plan.of_trials:
+        return plan.task.headline(evaluation)
+    loss = evaluation["validation"]
+    return "no finite validation" if loss is None else f"validation loss {loss:.4f}"
+
+
 class _Contest:
     """The running processes, and the signals received."""
 
@@ -92,7 +99,7 @@ class _Contest:
         if "failed" in result:
             say(f"{name}: failed: {result['failed']}")
         else:
-            headline = self.plan.task.headline(result["evaluation"])
+            headline = _headline(self.plan, result["evaluation"])
             say(f"{name}: {headline}; {clock(time.monotonic() - began)}")
         return result
 

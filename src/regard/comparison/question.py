@@ -28,6 +28,7 @@ from regard.training.hyperparameters import Budget
 MATCHES = ("tokens", "seconds", "parameters")
 BUDGETS = {"tokens": "2M", "seconds": "60s", "parameters": "2M"}
 UNITS = {"tokens": "tokens", "seconds": "seconds", "parameters": "tokens"}  # units of a budget
+MAX_TRIALS = 1000
 ORDERS = (2, 5)  # of the Kneser-Ney n-grams in every table
 
 OWNED = {  # settings that a comparison sets for all systems
@@ -46,6 +47,7 @@ class Rung:
     entry: System
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     again: bool = False  # a placebo: the row before it with other seeds
+    seed: int = 0  # of a trial; 0: the seeds of the question
 
     @property
     def counted(self) -> bool:
@@ -63,11 +65,13 @@ class Question:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     prompt: str = ""  # what samples begin with; empty: the first words of the held-out text
     placebo: bool = False  # each system against itself
+    tune: int = 0  # trials of each system (`tuning.py`); 0: default settings
 
     def __post_init__(self) -> None:
         check_choice("--match", self.match, MATCHES)
         check_choice("--size", self.size, SIZES)
         check_range("--seeds", self.seeds, 1)
+        check_range("--tune", self.tune, 0, MAX_TRIALS)
         if not self.data:
             raise RegardError("Choose the text to compare the systems on with --data (`regard data` lists some).")
         if self.limit.unit != UNITS[self.match]:
@@ -149,9 +153,10 @@ class Question:
     def check_settings(self, rungs: Sequence[Rung]) -> list[str]:
         """Checks that every setting applies to some row; returns sentences about those a neural system lacks."""
         free = {rung.label: _keys(compose_recipe(rung.entry.name, size=self.size)) for rung in rungs}
-        fixed = {f"{part}.{name}" for rung in rungs for part in rung.settings for name in rung.settings[part]}
-        for rung in rungs:
-            free[rung.label] -= fixed if rung.settings else set()
+        counted = [rung for rung in rungs if rung.counted]
+        fixed = {f"{part}.{name}" for rung in counted for part in rung.settings for name in rung.settings[part]}
+        for rung in counted:
+            free[rung.label] -= fixed
         known, notes = sorted(set().union(*free.values())), []
         for part, values in self.settings.items():
             for key in (f"{part}.{name}" for name in values):
@@ -171,8 +176,9 @@ class Question:
         """The identity of a comparison as JSON, including the code of the user's own systems."""
         path = Path(self.data)
         own = asdict(self)
-        if not self.placebo:
-            del own["placebo"]  # as in comparisons that were made before it existed
+        for name in ("placebo", "tune"):
+            if not own[name]:
+                del own[name]  # as in comparisons that were made before it existed
         return {
             **own,
             "systems": [locate(name).name if is_own(name) else name for name in self.systems],
@@ -187,6 +193,7 @@ class Question:
         words += ["--budget", self.budget or BUDGETS[self.match], "--seeds", str(self.seeds), "--size", self.size]
         words += ["--prompt", self.prompt] if self.prompt else []
         words += ["--placebo"] if self.placebo else []
+        words += ["--tune", str(self.tune)] if self.tune else []
         for part, values in self.settings.items():
             for name, value in values.items():
                 words += [f"--{part}.{name.replace('_', '-')}", str(value)]

@@ -3,14 +3,15 @@
 A system's score on document d with seed s is μ + g_d + u_s + e_sd: documents differ, seeds differ, and seeds differ
 from document to document. The difference of two systems on the same D documents, of S_a and S_b seeds, has the variance
 
-    V = V_documents + Σ_a (V_seeds,a − V_both,a)          and at least V_documents
+    V = V_documents + max(0, Σ_a (V_seeds,a − V_both,a))
 
     V_documents = s²(differences of the systems' means, by document) / D       contains e_sd / S_a
     V_seeds,a   = s²(means of the seeds of a) / S_a                            contains e_sd / D, again
     V_both,a    = Σ (residuals of seed and document)² / ((S_a − 1)(D − 1)) / (S_a D)          so it is subtracted once
 
 and ± t(ν) √V is its interval, with ν = V² / (V_documents²/(D − 1) + Σ V_seeds,a²/(S_a − 1)) (Satterthwaite 1946, Welch
-1947); if V is V_documents, ν = D − 1. One seed shows no spread: the interval is then of these two runs only.
+1947), also where V is V_documents: a few seeds that happen to agree do not show that seeds agree. One seed shows no
+spread: the interval is then of these two runs only.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_SEEDS = 1000
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ScoreEstimate:
     """A number, the parts of its variance, and its degrees of freedom."""
 
     value: float
@@ -54,30 +55,28 @@ class Estimate:
         return 2 * student_tail(abs(self.value) / math.sqrt(self.variance), self.freedom)
 
 
-def mean_score(values: np.ndarray) -> Estimate:
+def mean_score(values: np.ndarray) -> ScoreEstimate:
     """The mean of one system's scores [S, D]."""
     return _estimate(values.mean(axis=0), [values])
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray) -> Estimate:
+def paired_difference(first: np.ndarray, second: np.ndarray) -> ScoreEstimate:
     """The first system's mean minus the second's, from scores [S, D] on the same documents."""
     return _estimate(first.mean(axis=0) - second.mean(axis=0), [first, second])
 
 
-def _estimate(by_document: np.ndarray, systems: Sequence[np.ndarray]) -> Estimate:
+def _estimate(by_document: np.ndarray, systems: Sequence[np.ndarray]) -> ScoreEstimate:
     count, value = len(by_document), float(by_document.mean())
     if count < 2 or not np.isfinite(by_document).all():
-        return Estimate(value, math.nan, (), math.nan, 1.0)
+        return ScoreEstimate(value, math.nan, (), math.nan, 1.0)
     documents = float(by_document.var(ddof=1)) / count
     several = [values for values in systems if len(values) > 1]
     seeds = [float(values.mean(axis=1).var(ddof=1)) / len(values) for values in several]
     parts = tuple(all_ - _interaction(values) for all_, values in zip(seeds, several))
-    variance, freedom = documents, float(count - 1)
-    if sum(parts) > 0:
-        variance = documents + sum(parts)
-        noise = documents**2 / (count - 1) + sum(v**2 / (len(values) - 1) for v, values in zip(seeds, several))
-        freedom = max(1.0, variance**2 / noise)
-    return Estimate(value, documents, parts, variance, freedom)
+    variance = documents + max(0.0, sum(parts))
+    noise = documents**2 / (count - 1) + sum(v**2 / (len(values) - 1) for v, values in zip(seeds, several))
+    freedom = max(1.0, variance**2 / noise) if noise > 0 else float(count - 1)
+    return ScoreEstimate(value, documents, parts, variance, freedom)
 
 
 def _interaction(values: np.ndarray) -> float:
@@ -96,7 +95,8 @@ def document_losses(nats: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Losses per token as scores [S, D] whose mean over documents is the loss over all tokens (a ratio, linearized)."""
     nats, tokens = np.asarray(nats, dtype=np.float64), np.asarray(tokens, dtype=np.float64)
     loss = nats.sum(axis=1, keepdims=True) / tokens.sum()
-    return loss + (nats - loss * tokens) / tokens.mean()
+    with np.errstate(invalid="ignore"):  # an infinite loss has no interval
+        return loss + (nats - loss * tokens) / tokens.mean()
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -166,7 +166,8 @@ def student_tail(value: float, freedom: float) -> float:
 
 def _student(freedom: float) -> tuple[np.ndarray, np.ndarray]:
     """Student's distribution by numerical integration: angles, and the probability to be below √ν tan θ."""
-    angles = np.linspace(0.0, np.pi / 2, 20_001)  # t = √ν tan θ turns the tail into a finite range
+    end = math.pi / 2 if freedom < 100 else math.atan(40 / math.sqrt(freedom))  # no t of so many is ever above 40
+    angles = np.linspace(0.0, end, 20_001)  # t = √ν tan θ turns the tail into a finite range
     density = np.maximum(np.cos(angles), 0.0) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
     return angles, 0.5 + 0.5 * below / below[-1]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from regard.comparison import comparison_page as pages
-from regard.comparison import language_report
+from regard.comparison import language_report, tuning_report
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import NEAR, Curve, OtherOrder, in_order, other_order
 from regard.comparison.differences import Difference
@@ -20,7 +20,7 @@ from regard.comparison.findings import caveats, finding, measured, methods, note
 from regard.comparison.language_task import LANGUAGE
 from regard.comparison.plan import Entrant, Plan
 from regard.comparison.question import Question
-from regard.evaluation.intervals import Resampling, interval
+from regard.evaluation.intervals import document_losses, holm, mean_score, paired_difference
 from regard.report.table import significant
 from regard.web.lab.work_ladder import shown
 
@@ -116,13 +116,16 @@ def test_a_row_holds_the_means_over_its_seeds_and_the_most_memory(compared):
     assert compared(effort={"training_seconds": 0.0}).rows[1]["training_tokens_per_second"] == round(1015 / 1e-9)
 
 
-def test_an_interval_is_that_of_the_bootstrap_and_a_difference_is_paired(compared):
+def test_intervals_are_over_documents_and_seeds_and_a_difference_is_paired(compared):
     done = compared()
-    nats = {label: np.array([done.results[label, seed + 1]["evaluation"]["documents"]["nats"] for seed in range(n)])
-            for label, n in (("2-gram", 1), ("5-gram", 1), ("lstm", 2), ("gpt", 2))}  # fmt: skip
-    draws = {label: Resampling(TOKENS).losses(each, stream) for stream, (label, each) in enumerate(nats.items())}
+    losses = {
+        label: document_losses(
+            np.array([done.results[label, seed + 1]["evaluation"]["documents"]["nats"] for seed in range(n)]), TOKENS
+        )
+        for label, n in (("2-gram", 1), ("5-gram", 1), ("lstm", 2), ("gpt", 2))
+    }
     for row in done.rows:
-        low, high = map(math.exp, interval(draws[row["label"]]))
+        low, high = map(math.exp, mean_score(losses[row["label"]]).interval())
         assert (row["perplexity_low"], row["perplexity_high"]) == pytest.approx((low, high))
         assert low < row["perplexity"] < high
     found = {(each.better, each.worse): each for each in done.differences}
@@ -132,7 +135,9 @@ def test_an_interval_is_that_of_the_bootstrap_and_a_difference_is_paired(compare
     ]  # fmt: skip
     for (better, worse), each in found.items():
         assert each.by == pytest.approx(np.mean(LOSSES[better]) - np.mean(LOSSES[worse]))
-        assert (each.low, each.high) == pytest.approx(interval(draws[better] - draws[worse]))
+        assert (each.low, each.high) == pytest.approx(paired_difference(losses[better], losses[worse]).interval())
+    alone = [paired_difference(losses[better], losses[worse]).p_value for better, worse in found]
+    assert [each.p_value for each in found.values()] == pytest.approx(holm(alone))
     assert [(d.better, d.worse) for d in done.telling] == [
         pair for pair in found if pair in pairwise(["gpt", "lstm", "5-gram", "2-gram"]) or not found[pair].beyond
     ]
@@ -215,23 +220,22 @@ def test_the_ranking_names_all_and_who_does_not_differ(compared):
     done = compared()
     tied = [each for each in done.differences if not each.beyond]
     assert done.ranking.startswith("By perplexity: gpt, lstm, 5-gram, 2-gram (best first). ")
-    assert ("contains zero: " in done.ranking) == bool(tied)
+    assert ("Within the noise of documents of the test text and of two seeds: " in done.ranking) == bool(tied)
     apart = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0, 2.01, 1.99]})
     assert apart.ranking == (
-        "By perplexity: lstm, 5-gram, 2-gram (best first). All differences are significant: no 95 % interval of the "
-        "paired difference contains zero."
+        "By perplexity: lstm, 5-gram, 2-gram (best first). All differences are significant (p < 0.05, corrected for 3 "
+        "pairs)."
     )
     level = compared({"2-gram": [3.0], "5-gram": [2.0], "lstm": [2.0, 2.01, 1.99]})
-    assert " Not significant, as the 95 % interval of the paired difference contains zero: " in level.ranking
+    assert " Not significant (p > 0.05, corrected for 3 pairs): " in level.ranking
     one = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0]})
     assert one.ranking == (
-        "These runs by perplexity: lstm, 5-gram, 2-gram (best first). No 95 % interval of the paired difference "
-        "between two runs over documents of the test text contains zero."
+        "These runs by perplexity: lstm, 5-gram, 2-gram (best first). As runs, all differ by more than the noise of "
+        "documents of the test text."
     )
     two = compared({"2-gram": [3.0], "5-gram": [2.5]})  # nothing is drawn at random: other seeds change nothing
     assert two.ranking == (
-        "By perplexity: 5-gram, 2-gram (best first). No 95 % interval of the paired difference over documents of the "
-        "test text contains zero."
+        "By perplexity: 5-gram, 2-gram (best first). All differ by more than the noise of documents of the test text."
     )
     assert caveats(two) == []
     alone = compared({"2-gram": ["It failed."], "5-gram": [2.5], "lstm": ["It failed."]})
@@ -239,7 +243,7 @@ def test_the_ranking_names_all_and_who_does_not_differ(compared):
     assert "24 documents (whole lines" in measured(alone)[0]
     assert finding(alone) == f"5-gram has a perplexity: {language_report.score(alone.order[0])}."
     nobody = compared({"2-gram": ["It failed."], "5-gram": ["It failed."]})
-    assert (nobody.ranking, nobody.order, nobody.differences, nobody.scores.draws) == ("", [], [], {})
+    assert (nobody.ranking, nobody.order, nobody.differences, nobody.scores.by_document) == ("", [], [], {})
     assert "0 documents" in measured(nobody)[0]
 
 
@@ -279,17 +283,16 @@ def test_no_output_says_significant_of_fewer_than_three_seeds(compared, seeds, l
 @pytest.mark.parametrize("lstm", [2.0, 2.5])
 def test_of_one_seed_the_sentences_speak_of_these_two_runs(compared, lstm):
     done = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [lstm]})
-    excludes = "excludes" if lstm == 2.0 else "contains"
+    where = "beyond" if lstm == 2.0 else "within"
     first, second = (row["label"] for row in done.order[:2])
     assert finding(done).startswith(f"Of these runs, that of {first} has the best perplexity: ")
     assert finding(done).endswith(
-        f" For these two runs ({first} and {second}) the 95 % interval of the paired difference over documents of the "
-        f"test text {excludes} zero: training again with other seeds can reverse the order."
+        f" For these two runs ({first} and {second}) the difference is {where} the noise of documents of the test "
+        "text: training again with another seed can turn the order round."
     )
     grams = compared({"2-gram": [3.0], "5-gram": [2.0], "lstm": [4.0]})  # the best two are not trained
     assert finding(grams).endswith(
-        " For 5-gram and 2-gram the 95 % interval of the paired difference over documents of the test text excludes "
-        "zero."
+        " For 5-gram and 2-gram the difference is beyond the noise of documents of the test text."
     )
 
 
@@ -301,7 +304,9 @@ def test_a_system_whose_other_seeds_failed_has_one_seed(compared):
 
 
 def test_caveats_are_of_few_seeds_and_of_a_validation_split(compared):
-    assert [each.split(":")[0] for each in caveats(compared())] == ["Two seeds"]
+    few, power = caveats(compared())
+    assert few.startswith("Two seeds: ")
+    assert re.fullmatch(r"A true difference as large as that between .* with a probability of 80 % with .*", power)
     assert caveats(compared(LOSSES | {"lstm": [2.4] * 3, "gpt": [1.9] * 3})) == []
     one = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0]}, facts={"split": "valid", "tokens": {"valid": 5}})
     assert [each.split(":")[0] for each in caveats(one)] == ["One seed", "There is no test split"]
@@ -319,6 +324,7 @@ def test_how_it_was_measured_is_said_with_its_numbers(compared):
         "Bits per character count every character, line ends included; 1.2 % of the test tokens are <unk>.",
         f"Tokens seen exceed the budget by less than one optimizer step (at most {step}). n-grams read the training "
         "text once, whatever the budget.",
+        tuning_report.UNTUNED,
         *optimisers,
         "Memory is the most that the training's own process held; Python and PyTorch alone are 102 MiB of it.",
     ]
@@ -356,17 +362,17 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
     assert words == (
         f"Data: my.txt (checksum c0ffee): 12,345 train, {LENGTH} test tokens. Lines were drawn. It is short. "
         "One word tokenizer of 23,456 symbols, built from the training split, served all systems. "
-        "Each neural system was trained for 20,000 tokens, at size tiny with its own optimizer settings "
+        "Each neural system was trained for 20,000 tokens, at size tiny with its default settings "
         f"({optimisers}), with seeds 1 to 2; the weights of the lowest validation loss among about 20 equally spaced "
         "validations were tested. "
         "The n-grams are interpolated modified Kneser-Ney models of the whole training split. "
         "Perplexity is exp of the mean negative log-probability per token, over every token of the test split and the "
         "<eos> of each line, averaged over seeds where there are several; the text was read in segments of 33 tokens, "
         "each after 32 tokens of warm-up from the one before it, the same for every system. "
-        "Intervals are 95 % intervals of 10,000 draws of a hierarchical bootstrap over 24 documents of the test text "
-        f"(whole lines, about {round(LENGTH / 24)} tokens each), resampled with replacement, and over seeds, drawn "
-        "from Student's t around their mean; differences are paired over documents. "
-        "Generation speed is for one text at a time, greedily. "
+        f"Intervals are over 24 documents of the test text (whole lines, about {round(LENGTH / 24)} tokens each) and "
+        "over seeds: 95 % intervals of Student's t from the variances of both, with Satterthwaite's degrees of "
+        "freedom; differences are paired, and their p-values corrected for the number of pairs (Holm 1979). "
+        "Generation speed is of one text at a time, greedily. "
         "Regard 7.8, PyTorch 9.1, Python 3.99, on cpu (x) (CPU threads: 2); 2026-11-15."
     )
     by_steps = methods(compared(training={"validations": 0, "evaluate_every": 7}))
@@ -376,7 +382,7 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
     assert "was trained for 2.5 s, at size" in methods(timed(done, match="seconds", unit="seconds", budget=2.5))
     one = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0]})
     assert ", with seed 1; the weights" in methods(one)
-    assert "resampled with replacement; differences are paired" in methods(one)
+    assert "tokens each): 95 % intervals of Student's t; differences are paired" in methods(one)
     counted = methods(compared({"2-gram": [3.0], "5-gram": [2.5]}))
     assert "was trained for" not in counted
 
@@ -384,18 +390,18 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
 def test_the_table_of_differences_has_ratios_and_verdicts(compared, monkeypatch):
     found = []
     monkeypatch.setattr(language_report, "table", lambda rows, columns: found.append((rows, columns)) or "table")
-    far, near = Difference("a", "b", -0.5, -0.6, -0.4), Difference("b", "c", -0.1, -0.3, 0.2)
+    far, near = Difference("a", "b", -0.5, -0.6, -0.4, 0.001), Difference("b", "c", -0.1, -0.3, 0.2, 0.25)
     assert language_report.differences(SimpleNamespace(telling=[far, near], enough_seeds=True)) == "table"
     ((rows, columns),) = found
     assert rows == [
-        {"pair": "a – b", "ratio": "0.6065", "interval": "0.5488 – 0.6703", "verdict": "significant"},
-        {"pair": "b – c", "ratio": "0.9048", "interval": "0.7408 – 1.2214", "verdict": "not significant"},
+        {"pair": "a – b", "ratio": "0.6065", "interval": "0.5488 – 0.6703", "verdict": "significant", "p": "0.001"},
+        {"pair": "b – c", "ratio": "0.9048", "interval": "0.7408 – 1.2214", "verdict": "not significant", "p": "0.25"},
     ]
     assert columns.keys() == rows[0].keys()
     assert language_report.differences(SimpleNamespace(telling=[], enough_seeds=True)) == ""
     language_report.differences(SimpleNamespace(telling=[far, near], enough_seeds=False))
-    assert [row["verdict"] for row in found[1][0]] == ["no", "yes"]
-    assert found[1][1]["verdict"] == "interval contains 1"
+    assert [row["verdict"] for row in found[1][0]] == ["beyond noise", "within noise"]
+    assert found[1][1]["verdict"] == "between these runs"
 
 
 # -- the order at equal tokens and at equal seconds --------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import html
 import json
-import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +22,7 @@ from regard.comparison.translation_task import TEST, TRANSLATION, _examples, rea
 from regard.comparison.width import match_parameters, size_of
 from regard.corpora.phrasebook import make_pairs
 from regard.evaluation.bleu import Statistics, by_length, quality
-from regard.evaluation.intervals import Resampling, interval
+from regard.evaluation.intervals import paired_difference
 from regard.evaluation.paired import paired_bootstrap
 from regard.report.offline_page import script_of
 from regard.report.page import prose
@@ -158,8 +157,8 @@ def test_scores_are_sacrebleus_and_rows_stand_best_first(compared):
         assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(written, [references]).score)
         assert row["bleu_low"] < row["bleu"] < row["bleu_high"]
     assert done.ranking.startswith(
-        "These runs by BLEU: bahdanau, transformer, seq2seq (best first). No 95 % interval of the paired difference "
-        "between two runs over sentences of the test set contains zero."
+        "These runs by BLEU: bahdanau, transformer, seq2seq (best first). As runs, all differ by more than the noise "
+        "of sentences of the test set."
     )
     assert [row["alignment_error_rate"] for row in done.rows] == [0.25, None, None]
     assert "alignment_error_rate" in done.columns
@@ -181,38 +180,40 @@ def test_a_column_that_nobody_can_fill_is_left_out(compared):
     assert "alignment_error_rate" not in compared({"seq2seq": [0.6], "bahdanau": [0.2]}).columns
 
 
-def test_with_one_seed_a_difference_is_koehns_paired_bootstrap(compared):
+def test_with_one_seed_the_interval_of_a_difference_is_close_to_koehns_paired_bootstrap(compared):
     done = compared({"bahdanau": [0.3], "transformer": [0.32]})
     (found,) = done.differences
     references = json.loads((done.folder / TEST).read_text())["references"]
     written = {label: done.results[label, 1]["evaluation"]["translations"] for label in (found.better, found.worse)}
     known = paired_bootstrap(*(Statistics.of("bleu", texts, references) for texts in written.values()))
-    assert (found.by, found.low, found.high) == pytest.approx((known.difference, known.low, known.high))
-    assert found.beyond == (not known.low <= 0 <= known.high)
+    assert found.by == pytest.approx(known.difference)
+    assert found.high - found.low == pytest.approx(known.high - known.low, rel=0.15)
+    assert (found.low + found.high) / 2 == pytest.approx(found.by)
     wide = [row["bleu_high"] - row["bleu_low"] for row in done.rows]
     assert found.high - found.low < sum(wide)
 
 
-def test_seeds_that_differ_widen_an_interval_as_students_t_asks(compared):
+def test_pseudo_values_are_those_of_leaving_out_each_sentence(compared):
+    done = compared({"bahdanau": [0.3], "transformer": [0.5]})
+    references = json.loads((done.folder / TEST).read_text())["references"]
+    written = done.results["bahdanau", 1]["evaluation"]["translations"]
+    whole = sacrebleu.corpus_bleu(written, [references]).score
+    for left_out in (0, 17, 59):
+        rest, there = (texts[:left_out] + texts[left_out + 1 :] for texts in (written, references))
+        without = sacrebleu.corpus_bleu(rest, [there]).score
+        value = done.scores.by_document["bahdanau"][0, left_out]
+        assert value == pytest.approx(60 * whole - 59 * without, abs=1e-6)
+
+
+def test_seeds_that_differ_widen_the_interval_of_a_difference(compared):
     done = compared({"bahdanau": [0.2, 0.3], "transformer": [0.5, 0.5]})
     one, two = done.rows[0]["bleus"]
     assert done.rows[0]["bleu"] == pytest.approx((one + two) / 2)
-    luck = done.scores.draws["bahdanau"] - np.mean(
-        [_single(done, seed) for seed in (1, 2)], axis=0
-    )  # what is left when the drawn sentences are taken away
-    assert np.allclose(luck, Resampling(np.ones(1)).losses(np.array([[one], [two]])) - (one + two) / 2)
-    spread = abs(one - two) / math.sqrt(2) / math.sqrt(2)
-    low, high = interval(luck)
-    assert high == pytest.approx(12.706 * spread, rel=0.15)  # t with one degree of freedom, 97.5 %
-    assert low == pytest.approx(-12.706 * spread, rel=0.15)
-
-
-def _single(done, seed):
-    from regard.evaluation.intervals import DRAWS
-    from regard.evaluation.paired import resampled, resamplings
-
-    counts = done.scores.counts["bahdanau"][seed - 1]
-    return np.concatenate([resampled(counts, times) for times in resamplings(len(counts.counts), DRAWS)])
+    (found,) = done.differences
+    alone = paired_difference(*(done.scores.by_document[label][:1] for label in (found.better, found.worse)))
+    low, high = alone.interval()
+    assert found.high - found.low > high - low
+    assert found.seeds > 0
 
 
 def test_notes_say_signature_and_search_and_explain_another_order_at_equal_seconds(compared):
@@ -272,7 +273,7 @@ def test_the_page_shows_lengths_examples_and_methods_and_asks_for_nothing(compar
     for label in LADDER:
         assert page.count(f"<dt>{label}</dt>") == 2
         assert done.results[label, 1]["evaluation"]["translations"][3] in page
-    assert "over seeds, drawn from Student" in page
+    assert "over seeds: 95 % intervals of Student" in page
     assert set(re.findall(r"<p class=\"?([^\">]*)", page)) == {"finding", "lead", "more quiet-text"}
     assert re.search(r"sacreBLEU: BLEU nrefs:1\|[^ ]+, chrF nrefs:1\|", methods(done))
     sizes = [of["sentences"] for of in done.rows[0]["by_length"]]
@@ -299,7 +300,9 @@ def test_the_page_begins_with_what_was_found_and_folds_the_fine_print(compared):
 def test_who_does_not_differ_from_the_best_is_tied_with_it(compared):
     done = compared({"seq2seq": [0.3], "bahdanau": [0.3], "transformer": [0.9]})
     assert set(tied_with_best(done)) == {"seq2seq", "bahdanau"} - {done.order[0]["label"]}
-    assert finding(done).endswith("contains zero: training again with other seeds can reverse the order.")
+    assert finding(done).endswith(
+        "within the noise of sentences of the test set: training again with another seed can turn the order round."
+    )
     page = comparison_page(done)
     badges = re.findall(r"scope=row>(\w+) <span class=\"tag\">(.*?)</span>", page)
     assert dict(badges) == {"seq2seq": "tied best", "bahdanau": "tied best"}
@@ -343,7 +346,7 @@ def test_a_comparison_of_systems_that_write_nothing_right_still_has_a_page(compa
         found["evaluation"]["translations"] = [""] * 60
     done = Comparison(done.plan, done.results)
     assert [row["bleu"] for row in done.rows] == [0.0, 0.0]
-    assert done.ranking.endswith("contains zero: seq2seq and bahdanau.")
+    assert done.ranking.endswith("within the noise of sentences of the test set: seq2seq and bahdanau.")
     assert "<!doctype html>" in comparison_page(done)
 
 
@@ -382,7 +385,7 @@ def test_numbers_of_several_seeds_are_means_and_perplexities_geometric_ones(unev
 
 
 def test_an_interval_of_bleu_stays_between_0_and_100(compared):
-    done = compared({"bahdanau": [0.0, 0.5], "transformer": [0.97, 0.8]})
+    done = compared({"bahdanau": [0.0, 0.5], "transformer": [0.97, 0.6]})
     best, worst = done.rows
     assert (best["bleu_low"], best["bleu_high"], worst["bleu_low"]) == (0.0, 100.0, 0.0)
 
@@ -416,9 +419,9 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
         f"{best['chrf_signature']}; scores are means over seeds.",
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
         "Alignment error rates (Och & Ney 2003) are those of the attention while reading references.",
-        "Intervals are 95 % intervals of 10,000 draws of a bootstrap over the test sentences, the same ones for every "
-        "system (Koehn 2004), and over seeds, drawn from Student's t around their mean; differences are paired over "
-        "sentences.",
+        "Intervals are over the test sentences (jackknife of the corpus's BLEU) and over seeds: 95 % intervals of "
+        "Student's t from the variances of both, with Satterthwaite's degrees of freedom; differences are paired, and "
+        "their p-values corrected for the number of pairs (Holm 1979).",
         "Sentences per second are of the whole test set, in batches.",
     ]
     uneven.plan.facts["tokenizer"] |= {"joint": False, "source_vocabulary": 23456}
@@ -435,7 +438,7 @@ def test_with_one_seed_nothing_is_said_of_seeds_or_of_gold_links(compared):
     assert first.endswith("intervals are over these sentences.")
     assert not any("alignment" in each.lower() for each in [*others, *words])
     assert words[3].endswith(f"{done.order[0]['chrf_signature']}.")
-    assert any(each.endswith("(Koehn 2004); differences are paired over sentences.") for each in words)
+    assert any("(jackknife of the corpus's BLEU): 95 % intervals of Student's t; differences" in each for each in words)
     largest = max(entrant.recipe.training.batch_tokens for entrant in done.plan.entrants)
     said = TRANSLATION.report.effort(done)
     assert said.endswith(f"and exceed the budget by less than one step (at most {largest}).")
@@ -450,12 +453,12 @@ def test_with_one_seed_nothing_is_said_of_seeds_or_of_gold_links(compared):
 def test_differences_have_their_sign_and_verdict(monkeypatch):
     found = []
     monkeypatch.setattr(translation_report, "table", lambda rows, columns: found.append((rows, columns)) or "table")
-    far, near = Difference("a", "b", 1.5, 0.25, 2.75), Difference("b", "c", 0.5, -0.25, 1.25)
+    far, near = Difference("a", "b", 1.5, 0.25, 2.75, 0.02), Difference("b", "c", 0.5, -0.25, 1.25, 0.3)
     assert translation_report.differences(SimpleNamespace(telling=[far, near], enough_seeds=True)) == "table"
     ((rows, columns),) = found
     assert rows == [
-        {"pair": "a – b", "difference": "1.50", "interval": "0.25 to 2.75", "verdict": "significant"},
-        {"pair": "b – c", "difference": "0.50", "interval": "−0.25 to 1.25", "verdict": "not significant"},
+        {"pair": "a – b", "difference": "1.50", "interval": "0.25 to 2.75", "verdict": "significant", "p": "0.02"},
+        {"pair": "b – c", "difference": "0.50", "interval": "−0.25 to 1.25", "verdict": "not significant", "p": "0.3"},
     ]
     assert columns.keys() == rows[0].keys()
     assert translation_report.differences(SimpleNamespace(telling=[], enough_seeds=True)) == ""

@@ -20,7 +20,14 @@ def text(tmp_path):
 def test_runs_side_by_side_give_the_numbers_of_runs_one_after_another(text, tmp_path):
     def numbers(jobs):
         done = regard.compare(
-            ["nnlm"], data=text, budget="2k", size="tiny", settings=SETTINGS, run=tmp_path / str(jobs), jobs=jobs
+            ["nnlm"],
+            data=text,
+            budget="2k",
+            seeds=1,
+            size="tiny",
+            settings=SETTINGS,
+            run=tmp_path / str(jobs),
+            jobs=jobs,
         )
         assert [row["label"] for row in done.rows] == ["2-gram", "5-gram", "nnlm"]
         return {row["label"]: row["perplexity"] for row in done.rows}, done
@@ -34,7 +41,8 @@ def test_runs_side_by_side_give_the_numbers_of_runs_one_after_another(text, tmp_
 
 def test_a_run_that_fails_beside_others_is_named_and_the_others_are_kept(text, tmp_path):
     settings = SETTINGS | {"training": SETTINGS["training"] | {"learning_rate": 1e30, "clip": 0}}
-    done = regard.compare(["rnn"], data=text, budget="2k", size="tiny", settings=settings, run=tmp_path / "c", jobs=2)
+    words = {"budget": "2k", "seeds": 1, "size": "tiny", "jobs": 2}
+    done = regard.compare(["rnn"], data=text, settings=settings, run=tmp_path / "c", **words)
     assert {row["label"] for row in done.order} == {"2-gram", "5-gram"}
     assert list(done.failed) == ["rnn"]
 

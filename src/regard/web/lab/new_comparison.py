@@ -37,7 +37,7 @@ class NewComparison:
         """From the comparison.json of one that was stopped; what a form cannot ask for goes on in a terminal."""
         data = str(question.get("data", ""))
         outside = not is_named(data) and not Path(data).resolve().is_relative_to(folder.root)
-        if question.get("settings") or question.get("prompt") or outside:
+        if outside or any(question.get(key) for key in ("settings", "prompt", "placebo", "tune")):
             raise RegardError("This comparison was started in a terminal: continue there with its command and --run.")
         wanted = {key: question.get(key) for key in ("systems", "match", "budget", "seeds", "size")}
         checked = cls.read(folder, ComparisonForm.read(wanted))

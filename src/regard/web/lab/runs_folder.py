@@ -13,6 +13,7 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,8 @@ class RunsFolder(GuardedFolder):
     def summary(self, folder: Path) -> dict[str, Any]:
         """One run: what it is, whether it is training now, how far it is and how good.
 
-        Runs with the same `text` were validated on the same lines, with the same `tokens` cut by the same tokenizer.
+        Runs with the same `text` were validated on the same lines, with the same `tokens` cut by the same tokenizer;
+        runs with the same `recipe` differ at most in their seed.
         """
         run = summarize(folder, self._cached)
         facts = run.facts or self._json(folder / "run.json")
@@ -183,6 +185,8 @@ class RunsFolder(GuardedFolder):
             "text": str(corpus.get("checksum") or corpus.get("name", "")),
             "tokenizer": str(data.get("tokenizer", "")),
             "tokens": str(mapping(facts.get("files")).get("tokenizer.json") or data.get("tokenizer", "")),
+            "recipe": _without_seed(recipe),
+            "seed": training.get("seed"),
             "from": parent_of(facts) or "",
             "parameters": facts.get("parameters"),
             "device": str(facts.get("device", "")),
@@ -292,6 +296,16 @@ def _outcome(read: Callable[[], dict[str, Any]]) -> dict[str, Any] | RegardError
         return error
     except (ValueError, RecursionError):
         return RegardError("not what Regard writes")
+
+
+def _without_seed(recipe: Mapping[str, Any]) -> str:
+    """A digest of a recipe without its seed: runs of one recipe are repetitions of one experiment."""
+    training = {key: value for key, value in mapping(recipe.get("training")).items() if key != "seed"}
+    try:
+        whole = json.dumps({**recipe, "training": training}, sort_keys=True, default=str)
+    except (ValueError, RecursionError):
+        return ""
+    return blake2b(whole.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool) -> float | None:

@@ -8,20 +8,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.comparison.comparison import Comparison
-from regard.comparison.curves import averaged
+from regard.comparison.comparison import MIN_SEEDS, Comparison
+from regard.comparison.curves import Curve, averaged
 from regard.comparison.findings import caveats, finding, measured, methods, tied_with_best
 from regard.comparison.plan import Plan
 from regard.comparison.processes import read_result
 from regard.comparison.question import Question, match_for
 from regard.comparison.task import Results
 from regard.comparison.translation_task import read_test
+from regard.comparison.tuning import best_of_k
+from regard.evaluation.intervals import student_interval
 from regard.web.lab.new_comparison import NewComparison
 from regard.web.lab.requests import ComparisonForm, OneName
 from regard.web.lab.runs_folder import RunsFolder
 
 UNFINISHED = "it has not ended yet."
-LARGE = ("sample", "by_length", "perplexities", "bleus", "failed")  # of a row: sent by themselves
+LARGE = ("sample", "by_length", "perplexities", "bleus", "failed", "tuning")  # of a row: sent by themselves
 
 
 def open_comparison(folder: RunsFolder, asked: OneName) -> dict[str, Any]:
@@ -55,6 +57,7 @@ def shown(comparison: Comparison) -> dict[str, Any]:
         "columns": columns,
         "rows": [_row(row, shown, task.score) for row, shown in zip(comparison.rows, comparison.shown)],
         "curves": _curves(comparison),
+        "tuning": _tuning(comparison),
         "samples": _samples(comparison),
         "waiting": [
             entrant.name(seed)
@@ -78,8 +81,11 @@ def _row(row: Mapping[str, Any], shown: Mapping[str, Any], score: str) -> dict[s
 
 
 def _curves(comparison: Comparison) -> list[dict[str, Any]]:
-    """Validation perplexity of each system, the mean over its seeds: tokens, seconds, perplexity."""
-    lines = averaged([curve for curve in comparison.curves if not curve.counted])
+    """Validation perplexity of each system, the mean over its seeds: tokens, seconds, perplexity; of three seeds or
+    more also the 95 % interval of the mean."""
+    seeds = [curve for curve in comparison.curves if not curve.counted]
+    bands = {curve.label: _band([one for one in seeds if one.label == curve.label]) for curve in seeds}
+    lines = averaged(seeds)
     lines += [curve for curve in comparison.curves if curve.counted]
     return [
         {
@@ -87,9 +93,37 @@ def _curves(comparison: Comparison) -> list[dict[str, Any]]:
             "counted": curve.counted,
             "tokens": [point[0] for point in curve.points],
             "seconds": [point[1] for point in curve.points],
-            "perplexity": [math.exp(min(point[2], 700)) for point in curve.points],
+            "perplexity": [_exp(point[2]) for point in curve.points],
+            **bands.get(curve.label, {}),
         }
         for curve in lines
+    ]
+
+
+def _band(curves: list[Curve]) -> dict[str, list[float]]:
+    if len(curves) < MIN_SEEDS:
+        return {}
+    inside = [student_interval([point[2] for point in points]) for points in zip(*(curve.points for curve in curves))]
+    return {"low": [_exp(low) for low, _ in inside], "high": [_exp(high) for _, high in inside]}
+
+
+def _exp(loss: float) -> float:
+    return math.exp(min(loss, 700))
+
+
+def _tuning(comparison: Comparison) -> list[dict[str, Any]]:
+    """The expected best validation perplexity of k trials, for each tuned system."""
+    curve = best_of_k(comparison.trials) if comparison.trials else []
+    return [
+        {
+            "label": label,
+            "k": [best.k for best in curve],
+            "perplexity": [_exp(best.losses[label]) for best in curve],
+            "low": [_exp(best.intervals[label][0]) for best in curve],
+            "high": [_exp(best.intervals[label][1]) for best in curve],
+        }
+        for label in comparison.trials
+        if label in curve[0].losses
     ]
 
 

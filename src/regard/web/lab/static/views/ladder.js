@@ -72,6 +72,7 @@ function one(root, address, api) {
   let found = null, ended = false, timer = 0;
   const name = address.query.get("name") || "";
   const chart = lineChart({ label: "Validation perplexity during training", height: 320 });
+  const tried = lineChart({ label: "Expected best validation perplexity of k trials", height: 320 });
   const rungs = intervalChart({ label: "Scores with 95 % intervals" });
   const place = el("div"), choice = el("div", { class: "tools" }), holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" });
   put(root, el("p", { class: "quiet-text" }, "Opening …"));
@@ -137,19 +138,29 @@ function one(root, address, api) {
   function showCurves() {
     const axis = address.query.get("x") === "seconds" ? "seconds" : "tokens";
     chart.draw({
-      series: found.curves.map((curve) => ({ name: curve.label, colour: colours.get(curve.label) || 0, dash: 0, x: curve[axis], y: curve.perplexity, points: true })),
+      series: found.curves.map((curve) => ({ name: curve.label, colour: colours.get(curve.label) || 0, dash: 0, x: curve[axis], y: curve.perplexity, low: curve.low, high: curve.high, points: !curve.low })),
       x: { label: axis === "seconds" ? "of training" : "tokens", format: axis === "seconds" ? "clock" : "short", log: address.query.get("log") === "x" },
       y: { label: "validation perplexity (per token)", log: true },
     });
   }
 
+  // What fewer trials would have given: the expected best of k, with its interval.
+  function showTuning() {
+    tried.draw({
+      series: found.tuning.map((one) => ({ name: one.label, colour: colours.get(one.label) || 0, dash: 0, x: one.k, y: one.perplexity, low: one.low, high: one.high })),
+      x: { label: "trials" },
+      y: { label: "expected best validation perplexity", log: true },
+    });
+  }
+
   function showDrawing() {
-    const what = address.query.get("draw") === "curves" && found.curves.some((curve) => !curve.counted) ? "curves" : "scores";
+    const offered = { scores: `${found.score_name} with intervals`, ...(found.curves.some((curve) => !curve.counted) && { curves: "while they learned" }), ...(found.tuning.length > 0 && { tuning: "best of k trials" }) };
+    const what = address.query.get("draw") in offered ? address.query.get("draw") : "scores";
     put(choice,
-      segments("Chart shows", { scores: `${found.score_name} with intervals`, curves: "while they learned" }, what, (value) => { change({ draw: value === "scores" ? null : value }); showDrawing(); }),
+      segments("Chart shows", offered, what, (value) => { change({ draw: value === "scores" ? null : value }); showDrawing(); }),
       what === "curves" && segments("Against what", { tokens: "tokens", seconds: "time" }, address.query.get("x") === "seconds" ? "seconds" : "tokens", (value) => { change({ x: value }); showCurves(); }));
-    put(place, what === "curves" ? chart.node : rungs.node);
-    if (what === "curves") showCurves(); else showRungs();
+    put(place, { scores: rungs, curves: chart, tuning: tried }[what].node, what === "curves" && found.curves.some((curve) => curve.low) && el("p", { class: "quiet-text" }, "Mean over seeds; the band is its 95 % interval."));
+    ({ scores: showRungs, curves: showCurves, tuning: showTuning })[what]();
   }
 
   function samples() {
@@ -182,14 +193,14 @@ function one(root, address, api) {
   }
   const runsOf = (row) => (row.each.length > 1 ? row.each.map((_, seed) => `${name}/${row.label}-seed${seed + 1}`) : [`${name}/${row.label}`]);
   load().catch((error) => { put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"))); address.fail(error); });
-  return () => { ended = true; clearTimeout(timer); chart.end(); rungs.end(); };
+  return () => { ended = true; clearTimeout(timer); chart.end(); tried.end(); rungs.end(); };
 }
 
 // -- a new one -----------------------------------------------------------------------------------------------------------
 
 function fresh(root, address, api) {
   let systems = null, ended = false, timer = 0;
-  const asked = { systems: [], data: "", match: "", budget: "60s", seeds: "1", size: "tiny" };
+  const asked = { systems: [], data: "", match: "", budget: "60s", seeds: "3", size: "tiny" };
   let task = "language model";
   const which = el("section", { class: "step" }), how = el("section", { class: "step" }), summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
   const begin = el("button", { type: "button", class: "primary", disabled: true, onclick: () => go() }, "Start comparing");
@@ -222,7 +233,7 @@ function fresh(root, address, api) {
     put(how, el("h2", {}, "Held equal"), el("div", { class: "grid" },
       input("budget", "For each system: a time such as 60s or 10m, or tokens such as 5M."),
       select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity that is equal for all systems."),
-      input("seeds", "Each system is trained with seeds 1 to N; the intervals then also cover seeds."),
+      input("seeds", "Each system is trained with seeds 1 to N; fewer than 3 compare runs, not systems."),
       select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "For every system.")));
   }
 

@@ -1,6 +1,6 @@
 // All runs of the folder: live curves over each other, what each wrote as it got better, and what can be done with it.
 //
-//   #/runs?show=a&show=b&run=a&metric=loss&x=tokens&log=x&log=y&smooth=0.6&lines=both
+//   #/runs?show=a&show=b&run=a&metric=loss&x=tokens&log=x&log=y&smooth=0.6&lines=both&seeds=mean
 //
 // Losses, perplexities and scores of different texts are never drawn over each other: each text has its own chart. Where
 // runs cut one text into different tokens, loss per token is warned of, and bits per character are offered.
@@ -24,6 +24,7 @@ const AXES = { tokens: "tokens", step: "steps", seconds: "time" };
 const COLUMNS = ["step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy", "learning_rate", "tokens_per_second"];
 const FIRST = 6; // runs that are drawn when none was chosen
 const MANY = 12; // lines from which on each is drawn with fewer points
+const STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.179, 2.131, 2.11, 2.086]; // 97.5 % of t with 1, 2, 3 … degrees of freedom; few runs have more
 const AT_ONCE = 8; // curves that are asked for in one request: the first appear while the others are still read
 
 export const scoreOf = (run) => {
@@ -34,6 +35,28 @@ export const scoreOf = (run) => {
   return `ppl ${number(best.perplexity, 3)}`;
 };
 
+// Runs of one recipe as one line: their mean, and its 95 % interval as a band (of two runs: from one to the other). Losses
+// and their logarithms are averaged where all have them; a perplexity is the exponential of a mean loss.
+function averaged(lines, log) {
+  const [into, out] = log ? [Math.log, Math.exp] : [Number, Number];
+  const from = Math.max(...lines.map((one) => one.x[0])), to = Math.min(...lines.map((one) => one.x.at(-1)));
+  const x = Array.from(lines[0].x).filter((value) => value >= from && value <= to);
+  const at = (one, value) => {
+    const next = one.x.findIndex((other) => other >= value), before = Math.max(0, next - 1);
+    const share = one.x[next] > one.x[before] ? (value - one.x[before]) / (one.x[next] - one.x[before]) : 0;
+    return into(one.y[before]) * (1 - share) + into(one.y[next]) * share;
+  };
+  const points = x.map((value) => {
+    const found = lines.map((one) => at(one, value)), mean = found.reduce((sum, one) => sum + one, 0) / found.length;
+    if (found.length === 2) return [mean, Math.min(...found), Math.max(...found)];
+    const spread = Math.sqrt(found.reduce((sum, one) => sum + (one - mean) ** 2, 0) / (found.length - 1) / found.length);
+    const reach = spread * (STUDENT[found.length - 2] || 2.05);
+    return [mean, mean - reach, mean + reach];
+  });
+  const part = (place) => points.map((point) => out(point[place]));
+  return { x, y: part(0), low: part(1), high: part(2) };
+}
+
 export default {
   title: "Runs",
   mount(root, address, api) {
@@ -42,6 +65,7 @@ export default {
     const shown = new Set(); // the runs that are drawn
     const perToken = new Map(); // run → characters of a token of its validation text, or why there is no such number
     const rowsOf = new Map(); // run → its line in the list
+    const repeats = new Map(); // recipe, text and tokenizer → how many runs have them
     const drawings = el("div"), warning = el("div", { class: "warning", role: "status" });
     let charts = new Map(), apart = ""; // text → {chart, node}
 
@@ -56,6 +80,9 @@ export default {
     const logs = () => new Set(address.query.has("log") ? address.query.getAll("log") : metric() === "perplexity" ? ["y"] : []);
     const smoothing = () => Math.min(0.99, Math.max(0, Number(address.query.get("smooth")) || 0));
     const kinds = () => setting("lines", shown.size > MANY ? "validation" : "both", { both: 1, training: 1, validation: 1 });
+    const seeds = () => setting("seeds", "each", { each: 1, mean: 1 });
+    const sameRecipe = (name) => { const run = runs.get(name); return `${run.recipe} ${run.text} ${run.tokens}`; }; // another text or tokenizer is another experiment
+    const repeated = () => new Set([...shown].map(sameRecipe)).size < shown.size;
     const showing = () => {
       const named = address.query.getAll("show");
       if (named.length) return named[0] === "-" ? [] : named.filter((name) => runs.has(name));
@@ -93,7 +120,8 @@ export default {
       const slash = run.name.lastIndexOf("/");
       put(parts.name, slash >= 0 && el("span", { class: "quiet-text" }, run.name.slice(0, slash + 1)), run.name.slice(slash + 1));
       parts.score.textContent = scoreOf(run);
-      put(parts.about, [run.system, run.corpus, run.tokenizer, run.state === "running" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · "));
+      const alike = repeats.get(sameRecipe(run.name));
+      put(parts.about, [run.system, run.corpus, run.tokenizer, alike > 1 && `seed ${run.seed} of ${alike} runs of one recipe`, run.state === "running" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · "));
       parts.dot.className = `dot ${run.state}`;
       parts.dot.title = run.state;
       parts.dot.setAttribute("aria-label", run.state);
@@ -193,6 +221,7 @@ export default {
         segments("Chart shows", offered, metric(), (value) => { change({ metric: value, log: null }); showControls(); draw(); }),
         segments("Against what", AXES, axis(), (value) => { change({ x: value }); draw(); }),
         segments("Which lines", { both: "both", training: "training", validation: "validation" }, kinds(), (value) => { change({ lines: value }); redraw(); }),
+        repeated() && segments("Runs of one recipe", { each: "each seed", mean: "mean of seeds" }, seeds(), (value) => { change({ seeds: value === "each" ? null : value }); redraw(); }),
         log("x"), log("y"), el("label", {}, "smooth", slider));
     }
 
@@ -239,10 +268,11 @@ export default {
           points: one.kind === "validation" && few, quiet: both && one.kind === "training",
         };
       });
+      const lines = seeds() === "mean" ? ofRecipes(series) : series;
       const log = logs(), texts = OF_ANY_TEXT.includes(metric()) ? [""] : [...new Set([...shown].map((name) => runs.get(name).text))];
       arrangeCharts(texts.length ? texts : [""]);
       for (const [text, one] of charts) {
-        const mine = texts.length > 1 ? series.filter((line) => runs.get(line.run).text === text) : series;
+        const mine = texts.length > 1 ? lines.filter((line) => runs.get(line.run).text === text) : lines;
         put(one.names, texts.length > 1 && [...shown].filter((name) => runs.get(name).text === text).map((name) => el("span", {}, el("i", { class: "swatch", style: { background: colourOfRun(name) } }), ` ${name}`)));
         one.chart.draw({
           series: mine, smooth: smoothing(),
@@ -252,6 +282,18 @@ export default {
         });
       }
       warn(texts);
+    }
+
+    function ofRecipes(series) {
+      const groups = new Map();
+      for (const one of series) {
+        const key = `${sameRecipe(one.run)} ${one.kind}`;
+        groups.set(key, [...(groups.get(key) || []), one]);
+      }
+      return [...groups.values()].flatMap((some) => {
+        const drawn = some.length > 1 ? averaged(some, metric() === "perplexity") : null;
+        return drawn?.x.length ? [{ ...some[0], ...drawn, points: false, name: `mean of ${some.map((one) => one.run).join(", ")}, ${some[0].kind}`, label: `${some[0].run} and ${some.length - 1} more` }] : some;
+      });
     }
 
     // A chart for each text, under its name; the same ones as before are kept.
@@ -326,6 +368,8 @@ export default {
     }
     function sort() {
       const live = (run) => (run.state === "running" ? 0 : 1);
+      repeats.clear();
+      for (const name of runs.keys()) repeats.set(sameRecipe(name), (repeats.get(sameRecipe(name)) || 0) + 1);
       order = [...runs.values()].sort((a, b) => live(a) - live(b) || b.created.localeCompare(a.created)).map((run) => run.name);
     }
 
