@@ -7,8 +7,9 @@
 Each system is trained for 30 steps on sentences of the phrasebook. The program of its page runs in Node, or with
 --chromium in the page itself. One line of JSON for each model and format: the largest |Δ log P|
 over the vocabulary at 1,000 held-out tokens, the change of the mean loss in nats, how many of 100 greedy answers and of
-100 translations by a beam of 5 differ, and for those that differ the smallest lead that the first differing token had
-over the second best in PyTorch: a lead below the format's error is a tie.
+100 translations by a beam of 5 differ, and for those that differ the largest lead in PyTorch: of its own first
+differing token over its second best, and of its own translation's score over that of the page's. A lead of the size of
+the format's error is a tie.
 
 The bounds: fp32 at most 1e-4, fp16 at most 1e-2, int8 at most 0.01 nats of the mean loss.
 """
@@ -116,12 +117,16 @@ def rows_of(run: Any, task: str, lines: list[str], targets: list[str]) -> list[d
     return found
 
 
+def beginning(line: str) -> str:
+    return " ".join(line.split(" ")[:3])
+
+
 def questions(task: str, lines: list[str]) -> list[list[Any]]:
     if task == "classification":
         return [["label", {"text": line}] for line in lines]
     if task == "translation":
         return [["translated", {"text": line, "beam": beam}] for beam in (1, 5) for line in lines]
-    return [["write", {"text": " ".join(line.split()[:3]), "tokens": 24, "temperature": 0}] for line in lines]
+    return [["write", {"text": beginning(line), "tokens": 24, "temperature": 0}] for line in lines]
 
 
 def in_node(page: Path, rows: list[Any], asked: list[Any], out: Path) -> tuple[np.ndarray, list[Any]]:
@@ -146,17 +151,38 @@ def text_of(task: str, found: Any) -> str:
     return str(found["facts"]["top"][0][0]["token"] if task == "classification" else found["text"])
 
 
-def lead(run: Any, task: str, line: str, ours: str, theirs: str) -> float:
-    """How far, in nats, the first token that differs was ahead in PyTorch; of a label the same for its probability."""
+def lead(run: Any, task: str, line: str, theirs: str) -> float:
+    """How far, in nats, PyTorch's best token was ahead of its second best where the page's answer leaves its own."""
     if task == "classification":
         (_, first), (_, second) = run(line).top(2)
         return float(np.log(first / second))
-    a, b = run.tokenizer.encode(ours), run.tokenizer.encode(theirs)
-    same = next((at for at, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     source = [*run.source_tokenizer.encode(line), 0] if task == "translation" else None
-    ids = [0, *a[:same]]
-    logs = np.sort(log_probabilities(run, ids[-(run.model.context or len(ids)) :], source)[-1])
-    return float(logs[-1] - logs[-2])
+    ids = [0, *([] if source else run.tokenizer.encode(beginning(line)))]
+    before, leads = "", [np.inf]
+    for _ in range(200):
+        logs = log_probabilities(run, ids, source)[-1]
+        logs[run.forbidden] = -np.inf
+        second, first = np.argsort(logs)[-2:]
+        leads.append(float(logs[first] - logs[second]))
+        ids.append(int(first))
+        text = run.tokenizer.decode(ids[1:])
+        if not theirs.startswith(text.strip() if source else text) or (source and first == 0):
+            break
+        if text != before:  # a character may be several tokens: while it grows, any of them may differ
+            before, leads = text, [np.inf]
+    return min(leads)
+
+
+def beam_lead(run: Any, line: str, ours: str, theirs: str) -> float:
+    """By how much the score (log P per token) of PyTorch's translation is above that of the page's, in PyTorch."""
+    source = [*run.source_tokenizer.encode(line), 0]
+
+    def score(text: str) -> float:
+        ids = [*run.tokenizer.encode(text), 0]
+        logs = log_probabilities(run, [0, *ids[:-1]][: run.model.context], source)
+        return float(logs[np.arange(len(logs)), ids[: len(logs)]].mean())
+
+    return score(ours) - score(theirs)
 
 
 def compare(system: str, tokenizer: str, compute: Any) -> list[dict[str, Any]]:
@@ -203,7 +229,8 @@ def compare(system: str, tokenizer: str, compute: Any) -> list[dict[str, Any]]:
                         "loss": float(np.concatenate(change).mean()) if change else None,
                         "greedy": len(pairs[0]),
                         "beam": len(pairs[1]) if beams else None,
-                        "lead": max((lead(run, task, *one) for one in pairs[0]), default=None),
+                        "lead": max((lead(run, task, line, b) for line, _, b in pairs[0]), default=None),
+                        "beam lead": max((beam_lead(run, *one) for one in pairs[1]), default=None),
                         "bytes": page.stat().st_size,
                     }
                 )
