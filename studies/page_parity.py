@@ -81,7 +81,7 @@ const ask = (name, what) => new Promise((done, failed) => {
 
 
 def pairs_of(seed: int, count: int) -> list[tuple[str, str]]:
-    return [(one.source, one.target) for one in make_pairs(count, seed=seed, longest=8)]
+    return [(one.source, one.target) for one in make_pairs(count, seed=seed, longest=5)]
 
 
 def label_of(sentence: str) -> str:
@@ -195,7 +195,7 @@ def compare(system: str, tokenizer: str, compute: Any) -> list[dict[str, Any]]:
         rows, asked = rows_of(run, task, lines, targets), questions(task, lines[:INPUTS])
         ours = np.concatenate([log_probabilities(run, row["ids"], row["source"]) for row in rows])
         greedy = [answer(run, line) for line in lines[:INPUTS]]
-        beams = [run.translate(line) for line in lines[:INPUTS]] if task == "translation" else []
+        beams = run.translate(lines[:INPUTS]) if task == "translation" else []
         graphs = page_graphs.graphs
         if system != "ngram":
             kept = list(graphs(run.model))  # they do not depend on the format
