@@ -245,33 +245,33 @@ def holds(row: dict[str, Any]) -> bool:
 
 
 def table(lines: list[str]) -> str:
-    """One row for each system: the worst of its tokenizers in each format."""
+    """One row for each system. Under each tokenizer: the largest |Δ log P| in fp32, fp16 and int8."""
     kept: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
         one = json.loads(line)
-        kept[one["system"]][one["weights"]].append(one)
+        kept[one["system"]][one["tokenizer"]].append(one)
     out = [
-        "| system | tokenizers | fp32: largest | fp16: largest | int8: largest | int8: Δ loss | greedy | beam |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| system | {' | '.join(TOKENIZERS)} | int8: Δ loss | greedy | lead | beam | lead |",
+        f"|{'---|' * (len(TOKENIZERS) + 6)}",
     ]
-    for system, formats in kept.items():
-        worst = [f"{max(one['largest'] for one in formats[form]):.1e}" for form in FORMATS]
-        losses = [abs(one["loss"]) for one in formats["int8"] if one["loss"] is not None]
-        counts = {
-            name: ", ".join(str(sum(one[name] for one in formats[form])) for form in FORMATS)
-            for name in ("greedy", "beam")
-            if formats["fp32"][0][name] is not None
-        }
-        cells = [
-            system,
-            " ".join(one["tokenizer"] for one in formats["fp32"]),
-            *worst,
-            f"{max(losses):.1e}" if losses else "–",
-            counts["greedy"],
-            counts.get("beam", "–"),
-        ]
+    for system, tokenizers in kept.items():
+        every = [one for found in tokenizers.values() for one in found]
+        losses = [abs(one["loss"]) for one in every if one["weights"] == "int8" and one["loss"] is not None]
+        cells = [system, *(", ".join(short(one["largest"]) for one in tokenizers[cut]) or "–" for cut in TOKENIZERS)]
+        cells.append(short(max(losses)) if losses else "–")
+        for name, lead_name in (("greedy", "lead"), ("beam", "beam lead")):
+            counts = [
+                [one[name] for one in every if one["weights"] == form and one[name] is not None] for form in FORMATS
+            ]
+            leads = [one[lead_name] for one in every if one[lead_name] is not None]
+            cells.append(", ".join(str(sum(count)) for count in counts) if any(counts) else "–")
+            cells.append(short(max(leads)) if leads else "–")
         out.append(f"| {' | '.join(cells)} |")
     return "\n".join(out)
+
+
+def short(value: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-") if value < 1e-3 else f"{value:.1g}"
 
 
 if __name__ == "__main__":
