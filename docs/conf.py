@@ -7,6 +7,7 @@ and opened anywhere. Mathematics becomes MathML, which browsers typeset themselv
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent, indent
@@ -19,6 +20,7 @@ from reference_pages import PAGES, api_reference
 from regard import __version__
 from regard.learn.lectures import Anchor, with_places, with_verdicts
 from regard.learn.lectures.mathematics import as_mathml
+from regard.runs.store.gallery import gallery_names
 
 project, author, release = "Regard", "Regard", __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
@@ -55,6 +57,8 @@ def complete(app: Any, name: str, source: list[str]) -> None:
         source[0] += "\n" + api_reference()
     elif name.startswith("docs/learn/"):
         source[0] = with_verdicts(with_places(source[0], show_code), lambda claim: f"[`{claim}`](../claims.md)")
+    elif name == "docs/guides/gallery":
+        source[0] = source[0].replace("\n## Rules\n", f"\n{live_models(app.config.gallery_pages)}\n## Rules\n")
     elif name.startswith("notes/"):
         source[0] = f"---\norphan: true\n---\n\n{source[0]}"
     source[0] = re.sub(r"\]\(((?:\.\./)*)(?:README\.md)(#[\w-]*)?\)", r"](\1docs/index.md)", source[0])
@@ -78,6 +82,28 @@ def show_code(anchor: Anchor) -> str:
     return f"- Code\n\n  ```{{code-block}} python\n  {options}\n{code}\n  ```\n"
 
 
+def live_models(names: list[str]) -> str:
+    """Links to the models of the gallery as pages, and the first of them in place."""
+    links = " ".join(f'<a href="../../{name}.html">{name}</a>' for name in names)
+    return f"""## Try them here
+
+Each model is also a page of this site. It runs in your browser and sends nothing.
+
+<p>{links}</p>
+<iframe src="../../{names[0]}.html" title="{names[0]}" loading="lazy" style="width:100%;height:44rem;border:0"></iframe>
+"""
+
+
+def write_live_models(app: Any, problem: Exception | None) -> None:
+    """The models of the gallery as pages: gallery/gpt.html …"""
+    for name in app.config.gallery_pages if problem is None else ():
+        out = Path(app.outdir) / f"{name}.html"
+        out.parent.mkdir(exist_ok=True)
+        out.unlink(missing_ok=True)
+        words = ["export", name, str(out), "--to", "page", "--weights", "fp16", "--license", "Apache-2.0"]
+        subprocess.run([sys.executable, "-m", "regard", *words], check=True, stdout=subprocess.DEVNULL)
+
+
 def lead_to_the_first_page(app: Any, problem: Exception | None) -> None:
     """index.html, which web servers and browsers open for the folder, leads to the first page."""
     target = f"{root_doc}.html"
@@ -92,5 +118,7 @@ def lead_to_the_first_page(app: Any, problem: Exception | None) -> None:
 
 def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
+    app.add_config_value("gallery_pages", gallery_names(), "html")
     app.connect("source-read", complete)
+    app.connect("build-finished", write_live_models)
     app.connect("build-finished", lead_to_the_first_page)

@@ -7,8 +7,9 @@
 Each system is trained for 30 steps on sentences of the phrasebook. The program of its page runs in Node, or with
 --chromium in the page itself. One line of JSON for each model and format: the largest |Δ log P|
 over the vocabulary at 1,000 held-out tokens, the change of the mean loss in nats, how many of 100 greedy answers and of
-100 translations by a beam of 5 differ, and for those that differ the smallest lead that the first differing token had
-over the second best in PyTorch: a lead below the format's error is a tie.
+100 translations by a beam of 5 differ, and for those that differ the largest lead in PyTorch: of its own first
+differing token over its second best, and of its own translation's score over that of the page's. A lead of the size of
+the format's error is a tie.
 
 The bounds: fp32 at most 1e-4, fp16 at most 1e-2, int8 at most 0.01 nats of the mean loss.
 """
@@ -80,7 +81,7 @@ const ask = (name, what) => new Promise((done, failed) => {
 
 
 def pairs_of(seed: int, count: int) -> list[tuple[str, str]]:
-    return [(one.source, one.target) for one in make_pairs(count, seed=seed, longest=8)]
+    return [(one.source, one.target) for one in make_pairs(count, seed=seed, longest=5)]
 
 
 def label_of(sentence: str) -> str:
@@ -116,12 +117,16 @@ def rows_of(run: Any, task: str, lines: list[str], targets: list[str]) -> list[d
     return found
 
 
+def beginning(line: str) -> str:
+    return " ".join(line.split(" ")[:3])
+
+
 def questions(task: str, lines: list[str]) -> list[list[Any]]:
     if task == "classification":
         return [["label", {"text": line}] for line in lines]
     if task == "translation":
         return [["translated", {"text": line, "beam": beam}] for beam in (1, 5) for line in lines]
-    return [["write", {"text": " ".join(line.split()[:3]), "tokens": 24, "temperature": 0}] for line in lines]
+    return [["write", {"text": beginning(line), "tokens": 24, "temperature": 0}] for line in lines]
 
 
 def in_node(page: Path, rows: list[Any], asked: list[Any], out: Path) -> tuple[np.ndarray, list[Any]]:
@@ -146,17 +151,38 @@ def text_of(task: str, found: Any) -> str:
     return str(found["facts"]["top"][0][0]["token"] if task == "classification" else found["text"])
 
 
-def lead(run: Any, task: str, line: str, ours: str, theirs: str) -> float:
-    """How far, in nats, the first token that differs was ahead in PyTorch; of a label the same for its probability."""
+def lead(run: Any, task: str, line: str, theirs: str) -> float:
+    """How far, in nats, PyTorch's best token was ahead of its second best where the page's answer leaves its own."""
     if task == "classification":
         (_, first), (_, second) = run(line).top(2)
         return float(np.log(first / second))
-    a, b = run.tokenizer.encode(ours), run.tokenizer.encode(theirs)
-    same = next((at for at, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     source = [*run.source_tokenizer.encode(line), 0] if task == "translation" else None
-    ids = [0, *a[:same]]
-    logs = np.sort(log_probabilities(run, ids[-(run.model.context or len(ids)) :], source)[-1])
-    return float(logs[-1] - logs[-2])
+    ids = [0, *([] if source else run.tokenizer.encode(beginning(line)))]
+    before, leads = "", [np.inf]
+    for _ in range(200):
+        logs = log_probabilities(run, ids, source)[-1]
+        logs[run.forbidden] = -np.inf
+        second, first = np.argsort(logs)[-2:]
+        leads.append(float(logs[first] - logs[second]))
+        ids.append(int(first))
+        text = run.tokenizer.decode(ids[1:])
+        if not theirs.startswith(text.strip() if source else text) or (source and first == 0):
+            break
+        if text != before:  # a character may be several tokens: while it grows, any of them may differ
+            before, leads = text, [np.inf]
+    return min(leads)
+
+
+def beam_lead(run: Any, line: str, ours: str, theirs: str) -> float:
+    """By how much the score (log P per token) of PyTorch's translation is above that of the page's, in PyTorch."""
+    source = [*run.source_tokenizer.encode(line), 0]
+
+    def score(text: str) -> float:
+        ids = [*run.tokenizer.encode(text), 0]
+        logs = log_probabilities(run, [0, *ids[:-1]][: run.model.context], source)
+        return float(logs[np.arange(len(logs)), ids[: len(logs)]].mean())
+
+    return score(ours) - score(theirs)
 
 
 def compare(system: str, tokenizer: str, compute: Any) -> list[dict[str, Any]]:
@@ -169,7 +195,7 @@ def compare(system: str, tokenizer: str, compute: Any) -> list[dict[str, Any]]:
         rows, asked = rows_of(run, task, lines, targets), questions(task, lines[:INPUTS])
         ours = np.concatenate([log_probabilities(run, row["ids"], row["source"]) for row in rows])
         greedy = [answer(run, line) for line in lines[:INPUTS]]
-        beams = [run.translate(line) for line in lines[:INPUTS]] if task == "translation" else []
+        beams = run.translate(lines[:INPUTS]) if task == "translation" else []
         graphs = page_graphs.graphs
         if system != "ngram":
             kept = list(graphs(run.model))  # they do not depend on the format
@@ -203,7 +229,8 @@ def compare(system: str, tokenizer: str, compute: Any) -> list[dict[str, Any]]:
                         "loss": float(np.concatenate(change).mean()) if change else None,
                         "greedy": len(pairs[0]),
                         "beam": len(pairs[1]) if beams else None,
-                        "lead": max((lead(run, task, *one) for one in pairs[0]), default=None),
+                        "lead": max((lead(run, task, line, b) for line, _, b in pairs[0]), default=None),
+                        "beam lead": max((beam_lead(run, *one) for one in pairs[1]), default=None),
                         "bytes": page.stat().st_size,
                     }
                 )
@@ -218,33 +245,33 @@ def holds(row: dict[str, Any]) -> bool:
 
 
 def table(lines: list[str]) -> str:
-    """One row for each system: the worst of its tokenizers in each format."""
+    """One row for each system. Under each tokenizer: the largest |Δ log P| in fp32, fp16 and int8."""
     kept: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
         one = json.loads(line)
-        kept[one["system"]][one["weights"]].append(one)
+        kept[one["system"]][one["tokenizer"]].append(one)
     out = [
-        "| system | tokenizers | fp32: largest | fp16: largest | int8: largest | int8: Δ loss | greedy | beam |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| system | {' | '.join(TOKENIZERS)} | int8: Δ loss | greedy | lead | beam | lead |",
+        f"|{'---|' * (len(TOKENIZERS) + 6)}",
     ]
-    for system, formats in kept.items():
-        worst = [f"{max(one['largest'] for one in formats[form]):.1e}" for form in FORMATS]
-        losses = [abs(one["loss"]) for one in formats["int8"] if one["loss"] is not None]
-        counts = {
-            name: ", ".join(str(sum(one[name] for one in formats[form])) for form in FORMATS)
-            for name in ("greedy", "beam")
-            if formats["fp32"][0][name] is not None
-        }
-        cells = [
-            system,
-            " ".join(one["tokenizer"] for one in formats["fp32"]),
-            *worst,
-            f"{max(losses):.1e}" if losses else "–",
-            counts["greedy"],
-            counts.get("beam", "–"),
-        ]
+    for system, tokenizers in kept.items():
+        every = [one for found in tokenizers.values() for one in found]
+        losses = [abs(one["loss"]) for one in every if one["weights"] == "int8" and one["loss"] is not None]
+        cells = [system, *(", ".join(short(one["largest"]) for one in tokenizers[cut]) or "–" for cut in TOKENIZERS)]
+        cells.append(short(max(losses)) if losses else "–")
+        for name, lead_name in (("greedy", "lead"), ("beam", "beam lead")):
+            counts = [
+                [one[name] for one in every if one["weights"] == form and one[name] is not None] for form in FORMATS
+            ]
+            leads = [one[lead_name] for one in every if one[lead_name] is not None]
+            cells.append(", ".join(str(sum(count)) for count in counts) if any(counts) else "–")
+            cells.append(short(max(leads)) if leads else "–")
         out.append(f"| {' | '.join(cells)} |")
     return "\n".join(out)
+
+
+def short(value: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-") if value < 1e-3 else f"{value:.1g}"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ def site(tmp_path_factory):
     pytest.importorskip("myst_parser")
     out = tmp_path_factory.mktemp("site")
     # A link that leads nowhere is a warning, and a warning is an error.
-    assert build.build_main(["-q", "-W", "-c", str(ROOT / "docs"), str(ROOT), str(out)]) == 0
+    words = ["-q", "-W", "-c", str(ROOT / "docs"), "-D", "gallery_pages=gallery/ngram", str(ROOT), str(out)]
+    assert build.build_main(words) == 0
     return out
 
 
@@ -79,6 +80,16 @@ def test_a_page_of_each_kind_fits_a_desk_and_a_phone(site, page, name, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 0)")
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
+
+
+def test_a_model_of_the_gallery_runs_on_the_site(site, page):
+    page.goto((site / "docs" / "guides" / "gallery.html").as_uri())
+    frame = page.locator("article iframe")
+    frame.scroll_into_view_if_needed()
+    frame.content_frame.locator(".following .choice-row").first.wait_for()
+    page.locator("article a", has_text="gallery/ngram").last.click()
+    page.wait_for_url("**/gallery/ngram.html")
+    page.locator(".about").get_by_text("perplexity on the test split").wait_for()
 
 
 def test_formulas_are_typeset_and_commands_can_be_copied(site, page):

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from regard.runs.recipe import without_folders
 from regard.runs.run import PairRun
 from regard.runs.run_report import MEASURES, effort, finding
 from regard.runs.store.facts import read_facts
+from regard.runs.store.gallery import is_shipped
 from regard.runs.store.history import read_metrics
 from regard.systems.catalogue import find
 from regard.systems.classifier import Classifier
@@ -75,9 +78,10 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
 
 def _embedded(run: AnyRun, page: str) -> str:
     """A part that another page can include: it is a page of its own inside, which can reach nothing around it."""
+    inside = page.replace("&", "&amp;").replace("'", "&#39;")  # scripts and JSON have few of these, but many "
     return (
-        f'<iframe srcdoc="{escape(page)}" title="{escape(_title(run))}" sandbox="allow-scripts allow-downloads" '
-        'loading="lazy" style="width:100%;height:44rem;border:0"></iframe>\n'
+        f'<iframe title="{escape(_title(run))}" sandbox="allow-scripts allow-downloads" loading="lazy" '
+        f"style=\"width:100%;height:44rem;border:0\" srcdoc='{inside}'></iframe>\n"
     )
 
 
@@ -207,7 +211,11 @@ def _title(run: AnyRun) -> str:
 
 def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: bool) -> dict[str, Any]:
     """The page's facts about the model: scores, data, license, recipe, and how it was made."""
-    found, why_not = _scores(run) if scored else ({}, "They were not measured when the page was made.")
+    found, why_not = {}, "They were not measured when the page was made."
+    if is_shipped(run.folder):
+        found = facts["gallery"]["score"]
+    elif scored:
+        found, why_not = _scores(run)
     entries = read_metrics(run.folder / "metrics.jsonl")
     corpus = facts.get("corpus", {})
     ancestors = Ancestors.of(run.folder).runs
@@ -280,8 +288,12 @@ def _examples(run: AnyRun) -> list[str]:
 
 def check(run: AnyRun, out: Path, **options: str) -> Parity:
     """The page in headless Chromium beside Regard: log-probabilities of token rows, and greedy texts."""
-    if options.get("embed") == "yes":
-        raise RegardError("--check opens a whole page: leave out --embed.")
+    if options.get("embed") == "yes":  # what is inside the frame is a whole page
+        with TemporaryDirectory() as scratch:
+            inside = Path(scratch) / "page.html"
+            (held,) = re.findall("srcdoc='([^']*)'", out.read_text(encoding="utf-8"))
+            inside.write_text(unescape(held), encoding="utf-8")
+            return check(run, inside)
     sources = token_rows(run, 3, 12, source=True) if isinstance(run, PairRun) else [None] * 3
     largest, same = 0.0, 0
     with Chromium.start() as browser:

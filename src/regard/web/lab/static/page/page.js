@@ -18,13 +18,14 @@ let arrays = {}, ids = [];
 const view = reading({ parts: async () => arrays, onEdit: task === "classification" ? null : (what) => edit(what) });
 view.section("expected");
 const chosen = segments("what is shown", tabs, "expected", (name) => view.section(name));
-const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below is about that step."), Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), view.node);
+const noted = el("p", { class: "quiet-text" });
+const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below is about that step."), noted, Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), view.node);
 
 function show(found) {
   ({ arrays, ids } = found);
   inside.hidden = false;
   view.show(found.facts);
-  if (found.facts.notes.length) say(found.facts.notes.join(" "));
+  noted.textContent = found.facts.notes.join(" ");
 }
 
 // One question at a time; what was asked for meanwhile is asked when its answer has come.
@@ -82,7 +83,7 @@ function language() {
     try {
       const found = await work(call("write", { text: before, tokens, lines, seed: Number(seed.value) || 0, ...how() }, (now) => { words.value = now.text; words.scrollTop = words.scrollHeight; say(`${now.count} of at most ${tokens} tokens, ${number(now.count / now.seconds, 3)} per second`); }));
       words.value = found.text;
-      say(`${found.count} tokens in ${number(found.seconds, 2)} s: ${number(found.count / found.seconds, 3)} per second.`);
+      say(`${found.count} ${found.count === 1 ? "token" : "tokens"} in ${number(found.seconds, 2)} s: ${number(found.count / found.seconds, 3)} per second.`);
       speak(found.text.slice(before.length));
     } catch (error) { say(error.cancelled ? "Stopped." : error.message); }
     look();
@@ -146,8 +147,15 @@ put(root, el("h1", {}, shown.title), shown.finding && el("p", { class: "finding"
   nodes, status, answer, following, inside, about);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));
 
+// Inside another page, the model opens when it is first seen.
+const seen = () => new Promise((done) => {
+  if (window === parent) done();
+  else new IntersectionObserver(([one], observer) => { if (one.isIntersecting) { observer.disconnect(); done(); } }).observe(root);
+});
+
 const ready = (async () => {
   if (!globalThis.DecompressionStream || !globalThis.Worker) throw new Error("This browser is too old to open the model: use one from 2023 or later.");
+  await seen();
   await call("open", { made, letters: text("weights") }, (share) => { bar.style.width = `${100 * share}%`; });
   document.getElementById("weights").remove();
   loading.remove();

@@ -7,7 +7,7 @@ import { traceLabel, traceLanguage, traceTranslation } from "./tracing.js";
 import { arraysOf, unpacked } from "./weights.js";
 import { labelAfter } from "./words.js";
 
-const SLICE = 30; // milliseconds of work between looks at what the page has sent
+const SLICE = 30; // milliseconds of work between looks at what the page has sent, and between reports to it
 let run = null, cancelled = 0, running = 0, began = 0;
 
 // Lets messages in from time to time; throws where the work was cancelled.
@@ -50,9 +50,11 @@ const CALLS = {
   },
   async write({ text, ...how }, progress) {
     const [prompt, first] = opening(text), ids = prompt.slice(1), start = performance.now();
-    let count = 0;
-    await write(run.model, prompt, { ...how, first, forbidden: run.about.forbidden, pause, onToken: (id) => { ids.push(id); count++; progress({ text: run.tokenizer.decode(ids), count, seconds: (performance.now() - start) / 1000 }); } });
-    return { text: run.tokenizer.decode(ids), count, seconds: (performance.now() - start) / 1000 };
+    let count = 0, reported = 0;
+    const now = () => ({ text: run.tokenizer.decode(ids), count, seconds: (performance.now() - start) / 1000 });
+    const onToken = (id) => { ids.push(id); count++; if (performance.now() - reported > SLICE) { progress(now()); reported = performance.now(); } };
+    await write(run.model, prompt, { ...how, first, forbidden: run.about.forbidden, pause, onToken });
+    return now();
   },
   trace({ text }) { return traceLanguage(run, text); },
   label({ text }) { return traceLabel(run, text); },
