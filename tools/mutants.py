@@ -61,7 +61,7 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "text": ["unit/evaluation/test_classification.py", "unit/training/test_prefetch.py", "unit/runs/test_kept_data.py"],
     "laws": ["laws/test_every_system.py", "laws/test_every_layer.py"],
     "layers": ["laws/test_every_layer.py", "laws/test_every_system.py"],
-    "systems": ["laws/test_every_system.py"],
+    "systems": ["laws/test_every_system.py", "cli/test_own_layer.py"],
     "decoding": ["laws/test_decoding.py", "laws/test_generation.py"],
     "cli": [f"cli/{path.name}" for path in sorted((ROOT / "tests" / "cli").glob("test_*.py"))],
 }  # fmt: skip

@@ -65,6 +65,14 @@ def test_first_weights_are_as_large_as_they_were(case):
         assert mean == pytest.approx(known[name][1], abs=6 * deviation / math.sqrt(count) + 1e-5), name
 
 
+def test_recurrent_weights_begin_as_their_name_says():
+    for kind in ("orthogonal", "identity"):
+        for layer in made("rnn", (("initialisation", kind),)).layers:
+            weight = layer.fused.weight_hh_l0.detach()
+            assert torch.allclose(weight @ weight.T, torch.eye(len(weight)), atol=1e-5)
+            assert torch.equal(weight, torch.eye(len(weight))) == (kind == "identity")
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] != "classifier"], ids=title)
 def test_the_cost_of_a_step_is_what_pytorch_counts(case):
     """Forward, and twice that backward; a looked-up table costs nothing, and cheap parts are not counted by either."""

@@ -163,6 +163,13 @@ def test_each_setting_does_something(system):
         assert any(changed not in ([], ["refused"]) for changed in found), name
 
 
+@pytest.mark.parametrize("system", [system.name for system in SYSTEMS])
+def test_the_default_of_every_setting_is_within_its_bounds(system):
+    """Sizes set most of them, so that a wrong default shows itself to nobody but who leaves the size out."""
+    module = load_module(system)
+    assert module.Settings() == module.Settings(**dataclasses.asdict(module.Settings()))
+
+
 if __name__ == "__main__":
     written = {system: reached(system) for system in NAMES}
     lines = [
