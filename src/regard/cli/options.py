@@ -18,8 +18,9 @@ SEARCH = Group("Search and sampling", sort_key=2)
 LANGUAGE_MODELS = Group("Language models", sort_key=3)
 TRANSLATORS = Group("Translators", sort_key=4)
 CLASSIFIERS = Group("Classifiers", sort_key=5)
-OUTPUT = Group("Output", sort_key=6)
-MODEL = Group("Model and device", sort_key=7)
+CONSTRAINT = Group("Constraints", sort_key=6)
+OUTPUT = Group("Output", sort_key=7)
+MODEL = Group("Model and device", sort_key=8)
 
 
 def one_of_these(*words: str, **more: Any) -> Parameter:

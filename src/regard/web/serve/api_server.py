@@ -120,7 +120,7 @@ class EventStream(Response):
                     async for event in events:
                         await self._send(send, event)
                 except Failed as error:  # in the middle of it: the status was sent long ago
-                    said = error_object(scope["path"], 500, str(error))
+                    said = error_object(scope["path"], error.status, str(error))
                     await self._send(send, f"data: {json.dumps(said, ensure_ascii=False)}\n\n")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -265,7 +265,7 @@ def on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, TimeoutError):
         return refuse(request, 503, f"This could not be finished in {SECONDS:g} seconds: ask for less, or later.")
     if isinstance(error, Failed):
-        return refuse(request, 500, str(error))
+        return refuse(request, error.status, str(error))
     if isinstance(error, ClientLeft):
         return Response(status_code=499)  # which nobody reads
     if isinstance(error, HTTPException):

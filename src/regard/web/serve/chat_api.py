@@ -26,10 +26,10 @@ class Chats:
         served, worker = self.completions.find(asked.model)
         template = served.chat_template(worker)
 
-        def encode() -> tuple[list[int], str]:
-            prompt = template.prompt(asked.messages)
+        def encode() -> tuple[list[int], list[int]]:
+            prompt, tokenizer = template.prompt(asked.messages), worker.run.tokenizer
             with served.lock:
-                return worker.run.tokenizer.encode(prompt), template.closing
+                return tokenizer.encode_template(prompt), tokenizer.encode_template(template.closing)
 
         try:
             tokens, closing = await asyncio.to_thread(encode)
@@ -37,12 +37,14 @@ class Chats:
             raise BadRequest(str(error), "messages") from None
         room = max(longest_of(worker.run) - 1 - len(tokens), 1)
         shared = {one.name: getattr(asked, one.name) for one in dataclasses.fields(WritingRequest)}
+        ends = [closing[0]] if closing[0] in worker.run.tokenizer.specials else []  # such as <|im_end|>
+        stop = as_tuple(asked.stop) if ends else (template.closing, *as_tuple(asked.stop))
         question = CompletionRequest(
-            **shared | {"stop": (closing, *as_tuple(asked.stop))},
+            **shared | {"stop": stop},
             prompt=(tokens,),
             max_tokens=asked.max_completion_tokens or asked.max_tokens or room,
         )
-        made = await self.completions.begin(question)
+        made = await self.completions.begin(question, ends)
         return ChatAnswer(made.models, made.served, made.worker, made.question, made.choices)
 
 

@@ -65,12 +65,12 @@ class Served:
             self._template = ChatTemplate(source, tokenizer.decode([tokenizer.eos]))
         return self._template
 
-    async def opening(self, worker: LanguageWorker, prompt: str) -> tuple[Prompt, list[int]]:
-        """A language model's first input, and the prompt's tokens."""
+    async def opening(self, worker: LanguageWorker, prompt: str, exact: bool) -> tuple[Prompt, list[int]]:
+        """A language model's first input, and the prompt's tokens; `exact`: with a space at its end."""
 
         def encode() -> tuple[Prompt, list[int]]:
             with self.lock:
-                return worker.run.opening(prompt), worker.run.tokenizer.encode(prompt)
+                return worker.run.opening(prompt, exact=exact), worker.run.tokenizer.encode(prompt)
 
         return encode() if len(prompt) <= SHORT else await asyncio.to_thread(encode)
 

@@ -1,7 +1,7 @@
 """The workers that the scheduler steps: a language model that writes and scores texts, and a translator.
 
 A language model's texts join the batch as rows become free, and leave it when they end. Texts with one way of drawing
-(temperature, top_k, top_p) are written together; other ways take turns. A translator takes all sentences that wait,
+(`Sampling`) are written together; other ways take turns. A translator takes all sentences that wait,
 and those that come meanwhile next time. A text depends on its seed, not on the other texts in its batch.
 """
 
@@ -36,13 +36,14 @@ class TextJob(Job):
         sampling: Sampling,
         *,
         max_tokens: int,
+        lines: int,
         seed: int,
         number: int,
         live: bool,
         events: asyncio.Queue[Any],
     ) -> None:
         super().__init__(events)
-        self.prompt, self.sampling, self.max_tokens = prompt, sampling, max_tokens
+        self.prompt, self.sampling, self.max_tokens, self.lines = prompt, sampling, max_tokens, lines
         self.seed, self.number, self.live = seed, number, live
 
 
@@ -110,7 +111,8 @@ class LanguageWorker:
         while self.waiting and len(self.writing) < self.rows:
             job = self.waiting[0]
             engine = self._engine(job.sampling)
-            text = engine.submit(job.prompt, max_tokens=job.max_tokens, seed=job.seed, number=job.number)
+            limits = {"max_tokens": job.max_tokens, "lines": job.lines}
+            text = engine.submit(job.prompt, **limits, seed=job.seed, number=job.number)
             self.writing[self.waiting.popleft()] = engine, text
         for engine in {id(engine): engine for engine, _ in self.writing.values()}.values():
             try:

@@ -46,4 +46,7 @@ def search_or_draw(
         return one_beam(beam, length_penalty)
     if beam is not None or length_penalty is not None:
         raise RegardError("beam means search; sampling and temperature mean sampling: choose one.")
-    return one_sampling(sampling, temperature, top_k, top_p)
+    drawn = one_sampling(sampling, temperature, top_k, top_p)
+    if drawn.adjusts:
+        raise RegardError("Penalties, biases and constraints are for language models: leave them out.")
+    return drawn
