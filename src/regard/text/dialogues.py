@@ -1,4 +1,4 @@
-"""Dialogues to train on: JSON Lines of messages, written as text by a chat template; what the assistant says is learned.
+"""Dialogues to train on: JSON Lines of messages, as text by a chat template; what the assistant says is learned.
 
     {"messages": [{"role": "user", "content": "Who watches?"}, {"role": "assistant", "content": "They do."}]}
 

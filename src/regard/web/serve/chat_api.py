@@ -24,23 +24,20 @@ class Chats:
 
     async def begin(self, asked: ChatRequest) -> ChatAnswer:
         served, worker = self.completions.find(asked.model)
-        template = served.chat_template(worker)
 
-        def encode() -> tuple[list[int], list[int]]:
-            prompt, tokenizer = template.prompt(asked.messages), worker.run.tokenizer
+        def encode() -> tuple[list[int], frozenset[int], tuple[str, ...]]:
+            prompt = worker.run.template.prompt(asked.messages)
             with served.lock:
-                return tokenizer.encode_template(prompt), tokenizer.encode_template(template.closing)
+                return worker.run.tokenizer.encode_template(prompt), *worker.run.reply_ends()
 
         try:
-            tokens, closing = await asyncio.to_thread(encode)
+            tokens, ends, closing = await asyncio.to_thread(encode)
         except RegardError as error:
             raise BadRequest(str(error), "messages") from None
         room = max(longest_of(worker.run) - 1 - len(tokens), 1)
         shared = {one.name: getattr(asked, one.name) for one in dataclasses.fields(WritingRequest)}
-        ends = [closing[0]] if closing[0] in worker.run.tokenizer.specials else []  # such as <|im_end|>
-        stop = as_tuple(asked.stop) if ends else (template.closing, *as_tuple(asked.stop))
         question = CompletionRequest(
-            **shared | {"stop": stop},
+            **shared | {"stop": (*closing, *as_tuple(asked.stop))},
             prompt=(tokens,),
             max_tokens=asked.max_completion_tokens or asked.max_tokens or room,
         )

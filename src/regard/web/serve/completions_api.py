@@ -20,8 +20,8 @@ from typing import Any
 from regard.base.errors import RegardError
 from regard.base.fields import as_tuple, shown
 from regard.decoding.engine import Prompt
+from regard.decoding.growing_text import GrowingText, Until
 from regard.runs.tasks.task import task_of
-from regard.web.serve.growing_text import GrowingText, Until
 from regard.web.serve.requests import BadRequest, CompletionRequest
 from regard.web.serve.served_models import Served, ServedModels, longest_of, refuse_length
 from regard.web.serve.workers import LanguageWorker, ScoreJob, TextJob

@@ -32,11 +32,13 @@ from regard.base.fields import (
 from regard.base.numbers import group_digits
 from regard.base.reading import parse_object
 from regard.decoding.sampling import MAX_BIAS, MAX_PENALTY, MAX_REPETITION, Sampling
+from regard.runs.embedding import POOLS
 from regard.text.chat_template import MAX_MESSAGES, ROLES, read_messages
 
 CHOICES = 128  # of one request: prompts × best_of
 STOPS, LONGEST_STOP = 4, 256
 MAX_BIASES, MAX_CHOICES = 1024, 1000
+MAX_INPUT = 200_000  # characters of one request to embed or to label
 CHARACTERS, TEXTS, ALTERNATIVES = 20_000, 256, 9  # of one request to translate
 ANY_TEXT = TextField(max_length=None)
 
@@ -302,6 +304,38 @@ class ChatRequest(WritingRequest):
     messages: Sequence[Mapping[str, str]] = declare(MessagesField, doc="the dialogue so far: roles and texts")
     max_tokens: int | None = whole(None, ge=1, le=2**20, doc="tokens to write; as many as fit if it is left out")
     max_completion_tokens: int | None = whole(None, ge=1, le=2**20, doc="another name of max_tokens")
+
+
+@dataclass(frozen=True)
+class InputRequest(Fields):
+    """Texts for a model that writes none."""
+
+    model: str = text(max_length=None)
+    input: str | Sequence[str] = many(
+        kinds=(ANY_TEXT,), min_length=1, max_length=TEXTS, noun="a text, or a list of texts", doc="a text, or several"
+    )
+    user: str | None = text(None, max_length=None, doc="not used")
+
+    def __post_init__(self) -> None:
+        if sum(map(len, self.texts)) > MAX_INPUT:
+            raise FieldError(f"input has more than {group_digits(MAX_INPUT)} characters: send less at once.", "input")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return as_tuple(self.input)
+
+
+@dataclass(frozen=True)
+class ClassifyRequest(InputRequest):
+    pass
+
+
+@dataclass(frozen=True)
+class EmbeddingRequest(InputRequest):
+    unsupported = ("dimensions",)
+    encoding_format: str = choice(("float", "base64"), "float", doc="base64: 32-bit floats, little-endian")
+    layer: int | None = whole(None, ge=1, le=10_000, doc="a layer, from 1; the last if it is left out")
+    pool: str = choice(POOLS, "mean", doc="mean of all states, or the last")
 
 
 @dataclass(frozen=True)

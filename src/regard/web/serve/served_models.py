@@ -26,7 +26,7 @@ from regard.runs.load import AnyRun, load
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of
 from regard.runs.tasks.translation.run import TranslationRun
-from regard.text.chat_template import FILE, PLAIN, ChatTemplate
+from regard.text.chat_template import FILE
 from regard.web.serve.scheduler import Job, ModelWorker, Scheduler
 from regard.web.serve.workers import WORKERS, LanguageWorker, TranslationWorker
 
@@ -51,19 +51,11 @@ class Served:
     def __init__(self, name: str, run: LanguageRun | TranslationRun, places: int) -> None:
         self.name, self.places, self.inside = name, places, 0
         self.lock = threading.Lock()
-        self._template: ChatTemplate | None = None
         self.use(run)
 
     def use(self, run: LanguageRun | TranslationRun) -> None:
         self.created = int(time.time())
         self.worker = worker_of(run)(run)
-
-    def chat_template(self, worker: LanguageWorker) -> ChatTemplate:
-        """The template of a run, with its process; one without a template of its own gets the plain one."""
-        tokenizer, source = worker.run.tokenizer, worker.run.chat_template or PLAIN
-        if self._template is None or self._template.source != source:
-            self._template = ChatTemplate(source, tokenizer.decode([tokenizer.eos]))
-        return self._template
 
     async def opening(self, worker: LanguageWorker, prompt: str, exact: bool) -> tuple[Prompt, list[int]]:
         """A language model's first input, and the prompt's tokens; `exact`: with a space at its end."""

@@ -16,6 +16,7 @@ from typing import Any
 from regard.decoding.beam import Beam
 from regard.decoding.engine import RECORDED, Engine, Prompt, Text
 from regard.decoding.sampling import Sampling
+from regard.runs.tasks.classification.run import ClassificationRun
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.translation.run import TranslationRun
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -193,10 +194,38 @@ class TranslationWorker:
         post_failure(jobs, error, post)
 
 
+class ClassificationWorker:
+    """A classifier; its requests are calls between the steps of other models."""
+
+    between_languages, in_bf16, busy = False, False, False
+
+    def __init__(self, run: ClassificationRun) -> None:
+        self.run = run
+
+    def warm_up(self) -> None:
+        """Nothing to compile."""
+
+    def submit(self, job: Any) -> None:
+        raise NotImplementedError
+
+    def cancel(self, job: Any) -> None:
+        raise NotImplementedError
+
+    def step(self, post: Post) -> None:
+        """Never busy."""
+
+    def give_up(self, error: Exception, post: Post) -> None:
+        """It has no jobs."""
+
+
 def post_failure(jobs: Sequence[Job], error: Exception, post: Post) -> None:
     for job in jobs:
         job.over = True
         post(job, error)
 
 
-WORKERS = {"language model": LanguageWorker, "translation": TranslationWorker}  # by the name of a task
+WORKERS = {  # by the name of a task
+    "language model": LanguageWorker,
+    "translation": TranslationWorker,
+    "classification": ClassificationWorker,
+}

@@ -77,7 +77,7 @@ class TextData(Data):
 
 
 def boundary(tokenizer: Tokenizer, array: TokenArray) -> int | None:
-    """What is read where `<eos>` was predicted; None: `<eos>` itself, as in dialogues, which contain their boundaries."""
+    """What is read where `<eos>` was predicted; None: `<eos>` itself, since dialogues contain their boundaries."""
     return tokenizer.begin if array.counted is None else None
 
 

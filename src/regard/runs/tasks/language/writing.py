@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,12 +17,14 @@ from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.constraints import Constraints
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
+from regard.decoding.growing_text import GrowingText, Until
 from regard.decoding.sampling import Sampling, mask_tokens, one_sampling, sampling_probabilities
+from regard.runs.data_lookup import template_of
 from regard.runs.lists import each_line
 from regard.runs.run import Run
 from regard.runs.store.folder import forbidden_tokens
 from regard.runs.tasks.language.scores import NextToken
-from regard.text.chat_template import read_template
+from regard.text.chat_template import ChatTemplate, read_messages, read_template
 
 
 @checked
@@ -33,6 +35,66 @@ class WritingRun(Run):
     def chat_template(self) -> str:
         """The template with which it writes dialogues, in Jinja; "" if it has none of its own."""
         return read_template(self.folder)
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """Its chat template, or the plain one; it renders dialogues in a process of its own."""
+        return template_of(self.chat_template, self.tokenizer)
+
+    def reply(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int = 200,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        """Answer a dialogue, and give each piece of the answer as soon as it is written.
+
+        Args:
+            messages: The dialogue so far, as [{"role": "user", "content": "Hello"}].
+            max_tokens: The most tokens to write.
+            sampling: How to draw.
+            seed: The seed of the draws.
+
+        Yields:
+            The pieces of the answer, up to where the template ends it.
+
+        Raises:
+            RegardError: If the template cannot write the dialogue, or an argument is wrong.
+        """
+        prompt = self.template.prompt(read_messages(list(messages)))
+        read = [self.tokenizer.begin, *self.tokenizer.encode_template(prompt)]
+        ends, stops = self.reply_ends()
+        written = GrowingText(self.tokenizer, read[1:])
+        until, blank = Until(stops), True
+        limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": self._lines(0), "seed": seed}
+        for _, tokens, done in self._engine(sampling or Sampling(), rows=1).stream([Prompt(read)], **limits):
+            for place, token in enumerate(tokens, 1):
+                ended = token in ends or (done and place == len(tokens))
+                piece = until.add("" if token in ends else written.add([token]), ended)
+                piece = piece.lstrip() if blank else piece
+                blank = blank and not piece
+                if piece:
+                    yield piece
+                if until.met or ended:
+                    return
+
+    def reply_ends(self) -> tuple[frozenset[int], tuple[str, ...]]:
+        """Where an answer ends.
+
+        Returns:
+            The tokens that end it, such as <|im_end|>, and the texts before which it ends.
+
+        Raises:
+            RegardError: If the template cannot write a dialogue.
+        """
+        closing = self.tokenizer.encode_template(self.template.closing)
+        if closing[0] in self.tokenizer.specials and self.tokenizer.kind == "imported":
+            return frozenset((closing[0], self.tokenizer.eos)), ()
+        return frozenset(() if self.tokenizer.begin == self.tokenizer.eos else (self.tokenizer.eos,)), (
+            self.template.closing,
+        )
 
     def generate(
         self,
