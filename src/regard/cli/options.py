@@ -83,6 +83,7 @@ TopP = Annotated[
     float,
     Parameter(metavar="P", group=SEARCH, help="sample from the most probable tokens whose probabilities sum to P"),
 ]
+Engine = Annotated[str, one_of_these("regard", "ctranslate2", "ctranslate2-int8", group=MODEL)]
 Prompt = Annotated[str, Parameter(metavar="TEXT", allow_leading_hyphen=True)]
 Truncate = Annotated[bool, Parameter(help="shorten lines longer than any line in training, instead of refusing them")]
 InFile = Annotated[Path | None, Parameter(name="--in", metavar="FILE")]

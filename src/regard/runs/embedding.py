@@ -37,7 +37,8 @@ def _embed(model: Model, rows: Sequence[Sequence[int]], layer: int | None, pool:
     hidden = _states(model, tokens, lengths, layer).float()  # [R, T, D]
     column = torch.arange(tokens.size(1), device=model.device)
     if pool == "last":
-        chosen = column == (lengths - 1)[:, None]
+        backwards = getattr(getattr(model, "settings", None), "reverse", False)  # a source that is read from its end
+        chosen = column == (0 * lengths if backwards else lengths - 1)[:, None]
     elif isinstance(model, Translator):
         chosen = column < (lengths - 1)[:, None]  # <eos> is the last
     else:

@@ -82,7 +82,7 @@ def _paths() -> dict[str, Any]:
     completion = _answer("the texts; or, with stream, server-sent events that end with [DONE]", _ref("Completion"))
     chat = _answer("the answers; or, with stream, server-sent events that end with [DONE]", _ref("Chat"))
     for written in (completion, chat):
-        written["content"]["text/event-stream"] = {"schema": TEXT}
+        written["content"]["text/event-stream"] = {"schema": {}}
     model = {"name": "model", "in": "query", "schema": TEXT, "description": "a model's id; the only one if left out"}
     name = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "a model's id"}
     detected, languages = ({"type": "array", "items": _ref(kind)} for kind in ("Detected", "Language"))

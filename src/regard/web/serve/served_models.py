@@ -21,6 +21,7 @@ from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.base.settings import check_choice
 from regard.decoding.engine import Prompt
+from regard.exchange.engines import ENGINES, open_engine
 from regard.report.progress import say
 from regard.runs.load import AnyRun, load
 from regard.runs.tasks.language.run import LanguageRun
@@ -120,8 +121,11 @@ class ServedModels:
         weights: str = "best",
         device: str = "auto",
         precision: str = "fp32",
+        engine: str = "regard",
     ) -> None:
         check_choice("--precision", precision, ("fp32", "bf16"))
+        check_choice("--engine", engine, tuple(ENGINES))
+        self.engine = engine
         self.weights, self.device, self.precision, self.scheduler = weights, device, precision, Scheduler()
         self.languages: dict[str, tuple[str, str]] = {}  # of each translator: from, into
         self.folders: dict[str, Path] = {}
@@ -148,6 +152,8 @@ class ServedModels:
             raise refused[0]
         for one in refused:
             say(f"skipped: {one}")
+        if engine != "regard" and not self.languages:
+            raise RegardError(f"--engine {engine} is for translators, and none of these runs is one: leave it out.")
         for name in languages:
             if name not in self.languages:
                 raise RegardError(f"--languages names {name!r}, not a translator of {', '.join(self.by_name)}.")
@@ -196,6 +202,8 @@ class ServedModels:
         kind = worker_of(run)
         if self.precision == "bf16" and kind.in_bf16:
             run.model.bfloat16()
+        if kind.between_languages:
+            run.searcher = open_engine(self.engine, run)
         return run
 
     def _exchange(self) -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from libretranslatepy import LibreTranslateAPI
 
 import regard
+from regard.base.errors import RegardError
 from regard.web.serve.html_segments import HtmlSegments
 from regard.web.serve.sentences_of import Sentences
+from regard.web.serve.served_models import ServedModels
 
 SENTENCES = ["They are watching.", "The cat sees the house.", "I do not eat bread."]
 
@@ -256,3 +258,19 @@ def test_sentences_and_what_is_between_them_are_the_text(text):
 )
 def test_a_text_is_cut_where_sentences_end(text, sentences):
     assert Sentences(text).found == sentences
+
+
+def test_another_engine_searches_with_8_bit_weights(runs, served):
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    with pytest.raises(RegardError, match="is for translators"):
+        ServedModels([runs["writer"]], languages={}, places=1, device="cpu", engine="ctranslate2")
+    with pytest.raises(RegardError, match="--engine"):
+        ServedModels([runs["enfr"]], languages={}, places=1, device="cpu", engine="nothing")
+    asked = {"q": ["The cat sees the house.", "I eat bread."], "source": "en", "target": "fr"}
+    with served(runs["enfr"]) as (address, _):
+        own = httpx.post(f"{address}translate", json=asked).json()["translatedText"]
+    loaded = ServedModels([runs["enfr"]], languages={}, places=1, device="cpu", engine="ctranslate2")
+    found = list(loaded.by_name["enfr"].worker.run.translate(asked["q"]))
+    assert found == own
+    whole = ServedModels([runs["enfr"]], languages={}, places=1, device="cpu", engine="ctranslate2-int8")
+    assert whole.by_name["enfr"].worker.run.searcher is not None
