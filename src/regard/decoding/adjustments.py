@@ -23,7 +23,7 @@ from regard.decoding.sampling import Sampling
 
 
 class Adjustment:
-    """The adjustments of one text; `add` tells it each token that was written."""
+    """The adjustments of one text; `add` tells it the tokens that were written."""
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int], guide: Guide | None = None) -> None:
         """`guide`: what the constraint of `sampling` allows, from the beginning of a text."""
@@ -32,10 +32,11 @@ class Adjustment:
         self.sampling, self.guide = sampling, guide
         self.read, self.counts = set(prompt), Counter[int]()
 
-    def add(self, token: int) -> None:
-        self.counts[token] += 1
+    def add(self, *tokens: int) -> None:
+        self.counts.update(tokens)
         if self.guide is not None:
-            self.guide.add(token)
+            for token in tokens:
+                self.guide.add(token)
 
     def __call__(self, logits: Tensor) -> Tensor:
         """The logits [V] of the next token, adjusted."""

@@ -155,8 +155,7 @@ class Engine:
         draws = random_stream(seed, number)
         lines = 1 if self.sampling.constrained else lines  # <eos> ends a text that fulfills its constraint
         text = Text(number, prompt, self._end(prompt.tokens), draws, max_tokens, lines, on_reread)
-        if self.sampling.adjusts:
-            text.adjustment = Adjustment(self.sampling, prompt.tokens, self.guides())
+        text.adjustment = Adjustment(self.sampling, prompt.tokens, self.guides()) if self.sampling.adjusts else None
         if max_tokens < 1:
             text.done = True
         else:
@@ -340,8 +339,8 @@ class Engine:
         text.new += tokens
         if self.model.context is not None:
             text.tokens += tokens
-        for token in tokens if text.adjustment is not None and not text.done else ():
-            text.adjustment.add(token)
+        if text.adjustment is not None and not text.done:
+            text.adjustment.add(*tokens)
 
     def _adjust(self, rows: Sequence[int], logits: Tensor) -> Tensor:
         """The logits [n, V] of these rows, adjusted where a text is being written."""
