@@ -125,3 +125,24 @@ def test_dialogues_without_an_assistant_are_refused(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(RegardError, match="assistant says nothing"):
         regard.train("gpt", data=path, run=tmp_path / "run", size="tiny")
+
+
+def test_chat_answers_by_the_template_and_can_undo_and_retry(run, capsys):
+    from regard.cli.dialogue import Conversation
+
+    talk = Conversation(run, regard.Sampling(0.5), max_tokens=12, seed=1)
+    assert talk.answer("What is 1 and 2?")
+    first = capsys.readouterr().out.strip()
+    hello = [{"role": "user", "content": "What is 1 and 2?"}]
+    assert first == "".join(run.reply(hello, max_tokens=12, sampling=regard.Sampling(0.5), seed=1)).strip()
+    assert [one["role"] for one in talk.messages] == ["user", "assistant"]
+    talk.answer("/retry")
+    assert len(talk.messages) == 2
+    talk.answer("/undo")
+    assert talk.messages == []
+    for command in ("/undo", "/retry", "/tokens 0", "/tokens x"):
+        with pytest.raises(RegardError):
+            talk.answer(command)
+    talk.answer("/system Be brief.")
+    assert talk.messages == [{"role": "system", "content": "Be brief."}]
+    assert not talk.answer("/quit")

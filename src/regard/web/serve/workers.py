@@ -112,8 +112,9 @@ class LanguageWorker:
         while self.waiting and len(self.writing) < self.rows:
             job = self.waiting[0]
             engine = self._engine(job.sampling)
-            limits = {"max_tokens": job.max_tokens, "lines": job.lines}
-            text = engine.submit(job.prompt, **limits, seed=job.seed, number=job.number)
+            text = engine.submit(
+                job.prompt, max_tokens=job.max_tokens, lines=job.lines, seed=job.seed, number=job.number
+            )
             self.writing[self.waiting.popleft()] = engine, text
         for engine in {id(engine): engine for engine, _ in self.writing.values()}.values():
             try:
