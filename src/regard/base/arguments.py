@@ -135,12 +135,8 @@ def _is_list_of(item: Allowed, value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
 
 
-def _is_dict_of(item: Allowed, value: Any) -> bool:
-    return (
-        isinstance(value, Mapping)
-        and all(isinstance(key, str) for key in value)
-        and all(map(item.fits, value.values()))
-    )
+def _is_dict_of(key: Allowed, item: Allowed, value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(key.fits, value)) and all(map(item.fits, value.values()))
 
 
 def _is_pair_of(part: Allowed, value: Any) -> bool:
@@ -179,9 +175,9 @@ def kind_of(hint: Any) -> Allowed:
         assert part is other, "pairs of two kinds are not checked"
         return Allowed(f"a pair of {part.many}", f"pairs of {part.many}", functools.partial(_is_pair_of, part))
     if origin in (Mapping, dict):
-        item = kind_of(inside[1])
+        key, item = map(kind_of, inside)
         words = "a dict" if inside[1] is Any else f"a dict of {item.many}"
-        return Allowed(words, "dicts", functools.partial(_is_dict_of, item))
+        return Allowed(words, "dicts", functools.partial(_is_dict_of, key, item))
     if origin is Callable:
         return Allowed("a function", "functions", callable)
     if origin is type:

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
 from regard.cli.conversation import Talk, Translating, Writing, say
+from regard.cli.dialogue import Conversation
 from regard.cli.options import (
     LANGUAGE_MODELS,
     SEARCH,
@@ -44,11 +45,12 @@ def chat(
     weights: Weights = "best",
     device: Device = "auto",
 ) -> None:
-    """Write interactively with a model. It completes your text; it is not an assistant.
+    """Write interactively with a model. It completes your text, or answers if it was trained on dialogues.
 
-    A language model continues each line that you type; a translator answers with its best translations. Type /help for
-    the commands: change the temperature, undo, retry, list and choose the next token, save. Ctrl-C stops the text that
-    is being written. From a pipe, each line is answered as soon as it arrives.
+    A language model continues each line that you type; a translator answers with its best translations. A model with a
+    chat template (trained on dialogues, or imported with one) answers each line, unless --prompt is given. Type /help
+    for the commands: change the temperature, undo, retry, list and choose the next token, save. Ctrl-C stops the text
+    that is being written. From a pipe, each line is answered as soon as it arrives.
 
         regard chat runs/mine
         regard chat runs/mine --temperature 0.8 --lines 3
@@ -78,13 +80,16 @@ def chat(
     loaded: Any = load(run, weights=weights, device=device)
     task = task_of(loaded)
     search = {"--beam": beam, "--n-best": n_best, "--length-penalty": length_penalty}
-    talk: Writing | Translating
+    talk: Writing | Translating | Conversation
     known = task.options.get("chat", ())
     if known:
         given_options(loaded, "chat", search | {"--prompt": prompt or None})
     if "--prompt" in known:
         sampling = Sampling(1.0 if temperature is None else temperature, top_k, top_p)
-        talk = Writing(loaded, sampling, max_tokens, lines, seed, prompt)
+        if loaded.chat_template and not prompt:
+            talk = Conversation(loaded, sampling, max_tokens, seed)
+        else:
+            talk = Writing(loaded, sampling, max_tokens, lines, seed, prompt)
     elif "--beam" in known:
         if temperature is None and (top_k or top_p != 1.0):
             raise RegardError("--top-k and --top-p need sampling: add --temperature.")

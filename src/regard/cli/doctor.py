@@ -52,6 +52,7 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
     ("matplotlib", "run.history.plot()", "pip install matplotlib"),
     ("triton", "faster code on an NVIDIA GPU", "comes with the CUDA build of PyTorch on Linux"),
     ("gguf", "`export --to gguf`", 'pip install "regard[gguf]"'),
+    ("llguidance", "`generate --regex`, `--json-schema`, `--choice`", 'pip install "regard[constrain]"'),
     ("mlflow", "`train --track mlflow`", 'pip install "regard[mlflow]"'),
     ("transformers", "`export --to huggingface --check`; a peer in `regard bench`", "pip install transformers"),
     ("xllamacpp", "`export --to gguf --check`", "pip install xllamacpp"),

@@ -10,7 +10,20 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_choice, check_range
-from regard.cli.options import SEARCH, Device, InFile, Json, OutFile, Precision, Prompt, RunFolder, TopK, TopP, Weights
+from regard.cli.options import (
+    CONSTRAINT,
+    SEARCH,
+    Device,
+    InFile,
+    Json,
+    OutFile,
+    Precision,
+    Prompt,
+    RunFolder,
+    TopK,
+    TopP,
+    Weights,
+)
 from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout
 
@@ -24,6 +37,14 @@ def generate(
     temperature: Annotated[float, Parameter(group=SEARCH)] = 1.0,
     top_k: TopK = 0,
     top_p: TopP = 1.0,
+    min_p: Annotated[float, Parameter(group=SEARCH, metavar="P")] = 0.0,
+    repetition_penalty: Annotated[float, Parameter(group=SEARCH, metavar="X")] = 1.0,
+    presence_penalty: Annotated[float, Parameter(group=SEARCH, metavar="X")] = 0.0,
+    frequency_penalty: Annotated[float, Parameter(group=SEARCH, metavar="X")] = 0.0,
+    logit_bias: Annotated[Sequence[str], Parameter(group=SEARCH, metavar="TOKEN=X")] = (),
+    regex: Annotated[str, Parameter(group=CONSTRAINT, metavar="PATTERN", allow_leading_hyphen=True)] = "",
+    json_schema: Annotated[Path | None, Parameter(group=CONSTRAINT, metavar="FILE")] = None,
+    choice: Annotated[Sequence[str], Parameter(group=CONSTRAINT, metavar="TEXT")] = (),
     seed: Annotated[int, Parameter(group=SEARCH)] = 0,
     beam: Annotated[int, Parameter(group=SEARCH, metavar="N")] = 0,
     source: InFile = None,
@@ -38,6 +59,7 @@ def generate(
         regard generate runs/mine --prompt "Once upon a time"
         regard generate runs/mine --temperature 0.8 --max-tokens 500 --seed 3
         regard generate runs/mine --in prompts.txt --out texts.txt
+        regard generate runs/mine --prompt "Answer: " --choice yes --choice no
 
     Parameters
     ----------
@@ -49,6 +71,22 @@ def generate(
         stop after this many lines; 0 = no limit
     temperature
         below 1: safer, above 1: more varied, 0: greedy
+    min_p
+        sample from tokens at least this share as probable as the most probable one
+    repetition_penalty
+        above 1: tokens of the prompt and the text become less probable
+    presence_penalty
+        subtracted from the logits of tokens that the text contains
+    frequency_penalty
+        subtracted once for each time that the text contains the token
+    logit_bias
+        add X to the logit of token number TOKEN; -100 forbids it
+    regex
+        the text after the prompt must match this regular expression; it ends there
+    json_schema
+        the text after the prompt must be JSON that fits the schema in this file
+    choice
+        the text after the prompt must be one of these; give the option once for each
     seed
         the same seed gives the same text
     beam
@@ -65,7 +103,14 @@ def generate(
     check_range("--lines", lines, 0)
     check_range("--beam", beam, 0)
     check_choice("--precision", precision, ("fp32", "bf16"))
-    sampling = Sampling(temperature, top_k, top_p)
+    schema = "" if json_schema is None else _read_schema(json_schema)
+    sampling = Sampling(
+        temperature, top_k, top_p, min_p=min_p, repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
+        logit_bias=dict(map(_bias, logit_bias)), regex=regex, json_schema=schema, choices=tuple(choice),
+    )  # fmt: skip
+    if beam and (sampling.adjusts or min_p):
+        raise RegardError("--beam searches and does not sample: leave out penalties, biases and constraints.")
     if (source is None) != (out is None):
         raise RegardError("--in and --out must be given together.")
     if source is not None and (prompt or lines or beam):
@@ -83,7 +128,10 @@ def generate(
 
     how: dict[str, Any] = {"max_tokens": max_tokens, "sampling": sampling, "seed": seed, "on_reread": reread}
     if source is not None and out is not None:
-        options = [max_tokens, temperature, top_k, top_p, seed, precision, weights, json]
+        more = [min_p, repetition_penalty, presence_penalty, frequency_penalty, list(logit_bias)]
+        more += [regex, schema, list(choice)]
+        drawn = [temperature, top_k, top_p, *(more if sampling.adjusts or min_p else [])]
+        options = [max_tokens, *drawn, seed, precision, weights, json]
         return _finish_lines(loaded, run, source, out, options, **how)
     unknown = loaded.tokenizer.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
     if unknown:
@@ -109,6 +157,24 @@ def generate(
         print_json({"prompt": prompt, "text": text, "seed": seed})
     elif not text.endswith("\n"):
         print()
+
+
+def _read_schema(path: Path) -> str:
+    from regard.base.reading import read_whole
+    from regard.decoding.constraints import MAX_CHARACTERS
+
+    try:
+        return read_whole(path, 4 * MAX_CHARACTERS["json_schema"]).decode()
+    except UnicodeDecodeError:
+        raise RegardError(f"{str(path)!r} is not UTF-8: save it as UTF-8.") from None
+
+
+def _bias(said: str) -> tuple[int, float]:
+    token, _, bias = said.partition("=")
+    try:
+        return int(token), float(bias)
+    except ValueError:
+        raise RegardError(f"--logit-bias takes TOKEN=X, as in 17=-100, not {said[:60]!r}.") from None
 
 
 def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequence[Any], **how: Any) -> None:

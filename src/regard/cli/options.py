@@ -18,8 +18,9 @@ SEARCH = Group("Search and sampling", sort_key=2)
 LANGUAGE_MODELS = Group("Language models", sort_key=3)
 TRANSLATORS = Group("Translators", sort_key=4)
 CLASSIFIERS = Group("Classifiers", sort_key=5)
-OUTPUT = Group("Output", sort_key=6)
-MODEL = Group("Model and device", sort_key=7)
+CONSTRAINT = Group("Constraints", sort_key=6)
+OUTPUT = Group("Output", sort_key=7)
+MODEL = Group("Model and device", sort_key=8)
 
 
 def one_of_these(*words: str, **more: Any) -> Parameter:
@@ -82,6 +83,7 @@ TopP = Annotated[
     float,
     Parameter(metavar="P", group=SEARCH, help="sample from the most probable tokens whose probabilities sum to P"),
 ]
+Engine = Annotated[str, one_of_these("regard", "ctranslate2", "ctranslate2-int8", group=MODEL)]
 Prompt = Annotated[str, Parameter(metavar="TEXT", allow_leading_hyphen=True)]
 Truncate = Annotated[bool, Parameter(help="shorten lines longer than any line in training, instead of refusing them")]
 InFile = Annotated[Path | None, Parameter(name="--in", metavar="FILE")]

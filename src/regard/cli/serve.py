@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.options import TRANSLATORS, Device, Precision, RunFolders, Weights
+from regard.cli.options import TRANSLATORS, Device, Engine, Precision, RunFolders, Weights
 
 
 def serve(
@@ -21,16 +21,17 @@ def serve(
     port: int = 8000,
     token: str | None = None,
     languages: Annotated[Sequence[str], Parameter(metavar="NAME=en-fr", group=TRANSLATORS)] = (),
+    engine: Engine = "regard",
     queue: int = 512,
     access_log: bool = False,
     precision: Annotated[Precision, Parameter(help="precision of language models; bf16 is faster on a GPU")] = "fp32",
     weights: Weights = "best",
     device: Device = "auto",
 ) -> None:
-    """Serve runs over HTTP: language models with OpenAI's completions and chat API, translators with LibreTranslate's.
+    """Serve runs over HTTP: language models with OpenAI's API, translators with LibreTranslate's, and classifiers.
 
-    Classifiers are skipped. The server prints its URL when it is ready; the URL opens a page to try the models, and
-    /docs documents the API. SIGTERM finishes the open requests and stops; SIGHUP reloads runs that were replaced.
+    The server prints its URL when it is ready; the URL opens a page to try the models, and /docs documents the API.
+    SIGTERM finishes the open requests and stops; SIGHUP reloads runs that were replaced.
 
         regard serve runs/mine
         regard serve runs/mine runs/translator --port 9000
@@ -47,6 +48,8 @@ def serve(
         visible in process lists
     languages
         languages of a translator whose run does not name them
+    engine
+        program that searches for translations, on a CPU: regard, ctranslate2, or ctranslate2-int8 (8-bit weights)
     queue
         maximum number of texts or sentences per model, running or waiting; beyond it, HTTP 503
     access_log
@@ -62,10 +65,12 @@ def serve(
     if not runs:
         raise RegardError("Name at least one run, as in `regard serve runs/mine`.")
     check_range("--queue", queue, 1)
+    if engine != "regard" and device not in ("auto", "cpu"):
+        raise RegardError(f"--engine {engine} runs on the CPU: leave --device out, or use --engine regard.")
     token = token or os.environ.get("REGARD_TOKEN") or None
     named = dict(_language_pair(said) for said in languages)
     with listen(host, port) as listening:  # before the models are read, which may take a while
-        how = {"weights": weights, "device": device, "precision": precision}
+        how = {"weights": weights, "device": device, "precision": precision, "engine": engine}
         models = ServedModels(runs, languages=named, places=queue, **how)
         app = application(models, host=host, token=token, log=access_log)
         for name, served in models.by_name.items():

@@ -11,12 +11,12 @@ from cyclopts import Parameter
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
 from regard.cli.options import (
-    MODEL,
     OUTPUT,
     SEARCH,
     Average,
     Beam,
     Device,
+    Engine,
     InFile,
     JsonLines,
     LengthPenalty,
@@ -27,13 +27,10 @@ from regard.cli.options import (
     Truncate,
     Weights,
     beam_search,
-    one_of_these,
 )
 from regard.cli.stdin import stdin_batches
 from regard.report.screen import for_stdout
 from regard.text.readers.subtitles import Subtitles, subtitle_format
-
-Engine = Annotated[str, one_of_these("regard", "ctranslate2", "ctranslate2-int8", group=MODEL)]
 
 
 def translate(

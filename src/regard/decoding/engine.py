@@ -24,6 +24,8 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
+from regard.decoding.adjustments import Adjustment
+from regard.decoding.constraints import Guide
 from regard.decoding.generate import half
 from regard.decoding.sampling import GREEDY, Sampling, damaged, random_stream
 from regard.decoding.writer import DecodingStep, Writer
@@ -62,6 +64,7 @@ class Text:
     ended: int = 0  # lines among them
     fresh: bool = False  # its row was just read: the first token needs no step
     done: bool = False
+    adjustment: Adjustment | None = None  # of its logits
     new: list[int] = field(default_factory=list)  # received, but not taken yet
 
     @property
@@ -111,14 +114,17 @@ class Engine:
         forbidden: Sequence[int] = (),
         rows: int | None = None,
         steps: int | None = None,
+        guides: Callable[[], Guide | None] = lambda: None,
         install: Install = as_written,
     ) -> None:
-        """`rows`: the most texts written at once. `steps`: per launch."""
-        self.model, self.eos, self.device = model.eval(), eos, model.device
+        """`rows`: the most texts written at once. `steps`: per launch. `guides`: for a text's constraint."""
+        self.model, self.eos, self.device, self.sampling = model.eval(), eos, model.device, sampling
         self.rows = rows or BATCH_ROWS.get(self.device.type, 16)
-        self.steps = steps or STEPS.get(self.device.type, 1)
+        # Adjusted logits depend on the last token, so it is received before the next step.
+        self.steps = 1 if sampling.adjusts else steps or STEPS.get(self.device.type, 1)
         self.recorded = self.device.type in RECORDED
-        self.one_step, self.install = DecodingStep(model, sampling, forbidden), install
+        self.one_step, self.install, self.guides = DecodingStep(model, sampling, forbidden), install, guides
+        self.one_step.adjust = self._adjust if sampling.adjusts else None
         install(self.one_step)
         self.batch: DecodingBatch | None = None
         self.midway = False  # a stream is active: keep the batch even if all rows are free for a moment
@@ -147,7 +153,9 @@ class Engine:
                 raise RegardError(f"{name} is {most}, but cannot be less than 0.")
         prompt = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
         draws = random_stream(seed, number)
+        lines = 1 if self.sampling.constrained else lines  # <eos> ends a text that fulfills its constraint
         text = Text(number, prompt, self._end(prompt.tokens), draws, max_tokens, lines, on_reread)
+        text.adjustment = Adjustment(self.sampling, prompt.tokens, self.guides()) if self.sampling.adjusts else None
         if max_tokens < 1:
             text.done = True
         else:
@@ -226,7 +234,8 @@ class Engine:
         if batch.going or any(text is not None and text.fresh for text in batch.texts):
             self.flying.append(self._launch(batch))
         # If the ends of texts are known in advance, steps are launched before the last tokens are received.
-        ahead = self.device.type == "cuda" and bool(batch.going) and not any(text.lines for _, text in batch.going)
+        unknown = self.sampling.adjusts or any(text.lines for _, text in batch.going)
+        ahead = self.device.type == "cuda" and bool(batch.going) and not unknown
         self._receive(int(ahead))
         if full := [(row, text) for row, text in batch.going if batch.room[row] == 0]:
             self._receive(0)  # re-reading needs all tokens
@@ -264,6 +273,8 @@ class Engine:
     def _read(self, batch: DecodingBatch) -> None:
         reading, self.reading = self.reading, []
         texts = [text for _, text in reading]
+        for row, text in reading:
+            batch.texts[row] = text
         batch.writer.admit(
             [row for row, _ in reading],
             [text.tokens for text in texts],
@@ -271,7 +282,7 @@ class Engine:
             [() if text.launched else text.prompt.unfit for text in texts],
         )
         for row, text in reading:
-            batch.texts[row], batch.room[row] = text, batch.writer.limit - len(text.tokens)
+            batch.room[row] = batch.writer.limit - len(text.tokens)
             text.launched, text.fresh = text.launched + 1, True
 
     def _launch(self, batch: DecodingBatch) -> Flight:
@@ -279,8 +290,10 @@ class Engine:
         going, writer = batch.going, batch.writer
         room = min((batch.room[row] for row, _ in going), default=0)
         steps = self.steps if room >= self.steps else min(room, 1)
+        if self.sampling.adjusts and any(text.fresh for _, text in going):
+            steps = 0  # the first tokens are received first
         self._rewind(batch, {row for row, _ in going}, steps)
-        if steps and self.one_step.sampling.temperature > 0:
+        if steps and self.sampling.temperature > 0:
             uniform = np.zeros((steps, len(batch.texts)))
             for row, text in going:
                 uniform[:, row] = text.draws.random(steps)
@@ -326,6 +339,17 @@ class Engine:
         text.new += tokens
         if self.model.context is not None:
             text.tokens += tokens
+        if text.adjustment is not None and not text.done:
+            text.adjustment.add(*tokens)
+
+    def _adjust(self, rows: Sequence[int], logits: Tensor) -> Tensor:
+        """The logits [n, V] of these rows, adjusted where a text is being written."""
+        logits = logits.clone()
+        for place, row in enumerate(rows):
+            text = self.batch.texts[row] if self.batch is not None else None
+            if text is not None and text.going and text.adjustment is not None:
+                logits[place] = text.adjustment(logits[place])
+        return logits
 
     def _cut(self, text: Text, tokens: list[int]) -> list[int]:
         """The tokens up to the end of the text's last line."""

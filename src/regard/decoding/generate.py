@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from regard.decoding.adjustments import Adjustment
+from regard.decoding.constraints import Guide
 from regard.decoding.sampling import Sampling, choose, mask_tokens, uniforms
 from regard.layers.state import State
 from regard.systems.model import Model
@@ -51,11 +53,13 @@ def generate(
     seed: int = 0,
     forbidden: Sequence[int] = (),
     forbidden_first: Sequence[int] = (),
+    guides: Callable[[], Guide | None] = lambda: None,
     on_reread: Callable[[int], None] | None = None,
 ) -> Iterator[list[int | None]]:
     """Yield the next token of every row, step by step; None where a row has written its last of `lines` lines.
 
-    A prompt is never empty: a language model's first token is <eos>, the boundary before every line.
+    A prompt is never empty: a language model's first token is <eos>, the boundary before every line. `guides` makes the
+    guide of each row, which follows the constraint of `sampling`.
     """
     model.eval()
     context = model.context
@@ -65,11 +69,17 @@ def generate(
     rooms = [capacity - len(history) for history in histories]  # tokens each row can still read
     draws = uniforms(seed, len(prompts))
     ended = [0] * len(prompts)  # lines each row has finished
+    lines = 1 if sampling.constrained else lines
+    adjustments = [Adjustment(sampling, prompt, guides()) for prompt in prompts] if sampling.adjusts else []
     logits, state = read_prompts(model, histories, capacity)
     for step in range(max_tokens):
         banned = [*forbidden, *forbidden_first] if step == 0 else forbidden
-        chosen = choose(mask_tokens(logits, banned), sampling, next(draws))
         active = [not (lines and done >= lines) for done in ended]
+        logits = logits.clone() if adjustments else logits
+        for row, adjustment in enumerate(adjustments):
+            if active[row]:
+                logits[row] = adjustment(logits[row])
+        chosen = choose(mask_tokens(logits, banned), sampling, next(draws))
         tokens = [token if on else None for token, on in zip(chosen.tolist(), active)]
         if not any(active):
             return
@@ -78,6 +88,8 @@ def generate(
             if token is not None:
                 histories[row].append(token)
                 ended[row] += token == eos
+                if adjustments:
+                    adjustments[row].add(token)
         if step + 1 == max_tokens:
             return
         full = [row for row, on in enumerate(active) if on and rooms[row] == 0]

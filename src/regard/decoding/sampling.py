@@ -1,17 +1,18 @@
 """Choosing the next token from a distribution: the most probable one, or a draw.
 
-    P'(w) ∝ P(w)^(1/temperature), over the `top_k` most probable words and the smallest set that holds `top_p`
+    P'(w) ∝ P(w)^(1/temperature), over the `top_k` most probable words, the smallest set that holds `top_p`,
+                                  and the words with at least `min_p` of the highest P' (Nguyen et al. 2024)
 
 A draw inverts the cumulative distribution in the order of the vocabulary; only `top_p` sorts. Words as probable as the
 last one of a set belong to it, too. Each text has its own generator, keyed by (seed, its number), so it does not depend
-on the rest of the batch.
+on the rest of the batch. Penalties, biases and constraints depend on the text so far: see adjustments.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,8 +21,10 @@ from torch import Tensor
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
+from regard.base.settings import check_range
 
 BLOCK = 256  # words per partial sum; a draw searches only one block
+MAX_REPETITION, MAX_PENALTY, MAX_BIAS = 10.0, 2.0, 100.0  # the last two are OpenAI's
 
 
 @checked
@@ -33,6 +36,16 @@ class Sampling:
         temperature: The divisor of the logits; 0 always chooses the most probable token (greedy).
         top_k: Draw from this many of the most probable tokens; 0 is no limit.
         top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+        min_p: Draw from tokens that are at least this share as probable as the most probable one; 0 is no limit.
+        repetition_penalty: Above 1, tokens of the prompt and the text become less probable: positive logits are
+            divided by it, negative ones multiplied (Keskar et al. 2019).
+        presence_penalty: Subtracted from the logits of tokens that the text contains, as in OpenAI's API.
+        frequency_penalty: Subtracted once for each time that the text contains the token.
+        logit_bias: Numbers to add to the logits of tokens, by token number: {17: -100.0} forbids token 17.
+        regex: The text must match this regular expression, and ends with it. At most one of `regex`, `json_schema` and
+            `choices`; they need `pip install "regard[constrain]"`.
+        json_schema: The text must be JSON that fits this schema, given as JSON.
+        choices: The text must be one of these strings.
 
     Raises:
         RegardError: If a value is of the wrong type or out of bounds.
@@ -41,14 +54,52 @@ class Sampling:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    regex: str = ""
+    json_schema: str = ""
+    choices: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "logit_bias", FrozenBias(self.logit_bias))
+        object.__setattr__(self, "choices", tuple(self.choices))
         if not 0 <= self.temperature < math.inf:
             raise RegardError(f"--temperature must be at least 0 (0 = greedy), not {self.temperature}.")
         if self.top_k < 0:
             raise RegardError(f"--top-k must be at least 0 (0 = no limit), not {self.top_k}.")
         if not 0 < self.top_p <= 1:
             raise RegardError(f"--top-p must be above 0 and at most 1, not {self.top_p}.")
+        check_range("--min-p", self.min_p, 0, 1)
+        if not 0 < self.repetition_penalty <= MAX_REPETITION:
+            sentence = f"--repetition-penalty must be above 0 and at most {MAX_REPETITION} (1 = none), not"
+            raise RegardError(f"{sentence} {self.repetition_penalty}.")
+        for name in ("presence", "frequency"):
+            check_range(f"--{name}-penalty", getattr(self, f"{name}_penalty"), -MAX_PENALTY, MAX_PENALTY)
+        for value in self.logit_bias.values():
+            check_range("--logit-bias", value, -MAX_BIAS, MAX_BIAS)
+        if sum(map(bool, (self.regex, self.json_schema, self.choices))) > 1:
+            raise RegardError("A text has one constraint: give --regex, --json-schema or --choice.")
+
+    @property
+    def constrained(self) -> bool:
+        """Whether only some texts may be written."""
+        return bool(self.regex or self.json_schema or self.choices)
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether the logits of a token depend on the text before it, so that the next step needs the last token."""
+        penalties = self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+        return penalties or bool(self.logit_bias) or self.constrained
+
+
+class FrozenBias(dict[int, float]):
+    """A dictionary that can be part of a key; nobody changes it."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 GREEDY = Sampling(temperature=0.0)
@@ -124,6 +175,16 @@ def weigh(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:
 
 def least_logit(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor | None:
     """The smallest logit that may be drawn [R, 1]; None = all may."""
+    least = _least_by_rank(logits, highest, sampling)
+    if not sampling.min_p:
+        return least
+    # P'(w) ≥ min_p max P'  ⟺  logit ≥ highest + temperature · log min_p
+    share = (highest[:, None].double() + sampling.temperature * math.log(sampling.min_p)).to(logits.dtype)
+    return share if least is None else torch.maximum(share, least)
+
+
+def _least_by_rank(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor | None:
+    """The smallest logit that `top_k` and `top_p` leave [R, 1]; None = all."""
     few = min(sampling.top_k, logits.size(-1)) if sampling.top_k else 0
     if sampling.top_p == 1.0:
         return logits.topk(few).values[:, -1:] if few else None

@@ -8,7 +8,7 @@ Neither waits for the device: rows, tokens and random numbers are given as tenso
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
 Prompts = Sequence[Sequence[int]]  # tokens, for each row
+Adjust = Callable[[Sequence[int], Tensor], Tensor]  # rows, their logits → these adjusted
 
 
 class DecodingStep:
@@ -30,6 +31,7 @@ class DecodingStep:
         self.model, self.device, self.sampling, self.forbidden = model, model.device, sampling, forbidden
         self.cache_grows = has_growing_cache(model)
         self.banned = torch.tensor(list(forbidden), device=self.device) if forbidden else None
+        self.adjust: Adjust | None = None
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
         """Reads prompts [n, T] of lengths[n] tokens: the next logits [n, V], and a state without room for more."""
@@ -84,6 +86,8 @@ class Writer:
         for place, words in enumerate(unfit):
             if words:
                 logits[place] = mask_tokens(logits[place], words)
+        if self.one_step.adjust is not None:
+            logits = self.one_step.adjust(rows, logits)
         where, draws = self.on_device(rows), self.on_device(uniform)
         chosen, highest = torch.empty_like(where), torch.empty_like(draws)
         self.one_step.choose(logits, draws, chosen, highest)
@@ -113,6 +117,8 @@ class Writer:
     def run(self, steps: int) -> None:
         for number in range(steps):
             logits = self.one_step.step(self.written[number], self.state)
+            if self.one_step.adjust is not None:
+                logits = self.one_step.adjust(range(self.rows), logits)
             self.one_step.choose(logits, self.uniform[number], self.written[number + 1], self.highest[number + 1])
 
     # -- other rows --------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ class Data(ABC):
     corpus: Corpus | PairCorpus
     tokenizers: Tokenizers
     made_up = ""  # the checksum of pairs that back-translation added
+    chat_template = ""  # kept with the run; "" for none
     unit = ""  # what `tokens` counts, where that is not what training.batch_tokens counts
 
     @property

@@ -10,7 +10,9 @@ from regard.report.progress import progress, say
 from regard.runs.data_settings import DataSettings, PairDataSettings
 from regard.runs.recipe import Recipe
 from regard.runs.store.facts import read_facts
+from regard.text.chat_template import PLAIN, ChatTemplate, read_template
 from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.dialogue_tokens import dialogue_tokens
 from regard.text.pairs import PairCorpus, open_pairs
 from regard.text.readers.encodings import check_encoding, is_utf8
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -25,7 +27,7 @@ def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
     """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
     recipe = with_data_found(folder, recipe)
     data = recipe.data
-    return _unchanged(text_asked_for(data), folder, recipe)
+    return _unchanged(text_asked_for(data, template_in(folder)), folder, recipe)
 
 
 def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
@@ -34,8 +36,21 @@ def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
     return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
 
 
-def text_asked_for(data: DataSettings) -> Corpus:
-    return open_corpus(data.corpus, data.split, columns=data.columns, header=data.header, encoding=data.encoding)
+def text_asked_for(data: DataSettings, template: ChatTemplate | None = None) -> Corpus:
+    how = {"columns": data.columns, "header": data.header, "encoding": data.encoding}
+    return open_corpus(data.corpus, data.split, **how, template=template)
+
+
+def template_in(folder: Path) -> ChatTemplate | None:
+    """The chat template of a run; None if it has none of its own."""
+    source = read_template(folder)
+    return template_of(source, Tokenizer.load(folder / "tokenizer.json")) if source else None
+
+
+def template_of(source: str, tokenizer: Tokenizer) -> ChatTemplate:
+    """A template that names the end of a text as this tokenizer does; "" is the plain one."""
+    eos = tokenizer.token(tokenizer.eos) if tokenizer.kind == "imported" else "\n"
+    return ChatTemplate(source or PLAIN, eos)
 
 
 def pairs_asked_for(data: PairDataSettings) -> PairCorpus:
@@ -115,6 +130,8 @@ def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
 
 
 def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
-    """A split as one array of tokens, made once and kept in the cache."""
+    """A split as one array of tokens, made once and kept in the cache (but for dialogues)."""
+    if corpus.template is not None:
+        return dialogue_tokens(corpus.splits[split], tokenizer)
     with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
         return cached(corpus, tokenizer, split, progress=bar.reach, say=say)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -17,11 +17,13 @@ from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
 from regard.base.numbers import group_digits
+from regard.base.settings import check_choice
 from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.ancestors import seen_in_training
 from regard.runs.data_lookup import ALL, choose_split, is_whole_file, pairs_of, refuse_reading
-from regard.runs.lists import GivenPairs, sides
+from regard.runs.embedding import POOLS, embed_rows
+from regard.runs.lists import GivenPairs, each_line, sides
 from regard.runs.recipe import Recipe
 from regard.runs.speed import install
 from regard.runs.store.folder import count_parameters, forbidden_tokens
@@ -112,6 +114,34 @@ class Run:
         finally:
             self.install = install
             self._engines.clear()
+
+    def embed(self, texts: str | Iterable[str], *, layer: int | None = None, pool: str = "mean") -> np.ndarray:
+        """Represent texts by vectors of length 1, for search and clustering: dot products are cosines.
+
+        Args:
+            texts: A list of texts, an open file, or one text.
+            layer: The number of a layer, from 1; None is the last one, after the final normalization.
+            pool: "mean" of the states of all tokens, or the "last" state.
+
+        Returns:
+            An array with a row for each text.
+
+        Raises:
+            RegardError: If a text is empty or too long, the model is an n-gram, or an argument is wrong.
+        """
+        check_choice("--pool", pool, POOLS)
+        rows = [self._tokens_to_embed(text, number) for number, text in enumerate(each_line(texts), start=1)]
+        return embed_rows(self.model, rows, layer, pool)
+
+    def _tokens_to_embed(self, text: str, number: int) -> list[int]:
+        tokens = [self.tokenizer.begin, *self.tokenizer.encode(text)]
+        if len(tokens) < 2:
+            raise RegardError(f"Text {number} is empty, so it has no vector: leave it out.")
+        if self.model.context is not None and len(tokens) > self.model.context:
+            raise RegardError(
+                f"Text {number} has {len(tokens)} tokens, but the model reads {self.model.context}: cut it."
+            )
+        return tokens
 
     def _engine_for(self, how: Hashable, build: Callable[[], Any]) -> Any:
         """The engine that decodes in this way, kept for the next call: on a GPU it has recorded its steps."""
@@ -244,6 +274,12 @@ class PairRun(Run):
     def forbidden(self) -> list[int]:
         """Tokens that may be read but are never written."""
         return forbidden_tokens(self.tokenizer, self.unseen, one_line=True)
+
+    def _tokens_to_embed(self, text: str, number: int) -> list[int]:
+        if not text.strip():
+            raise RegardError(f"Text {number} is empty, so it has no vector: leave it out.")
+        tokens = self.source_tokens(text, number)
+        return tokens if tokens[-1:] == [self.source_tokenizer.eos] else [*tokens, self.source_tokenizer.eos]
 
     def source_tokens(self, line: str, number: int, truncate: bool = False) -> list[int]:
         """Encode a line of the source.

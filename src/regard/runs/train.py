@@ -158,7 +158,7 @@ def train_recipe(
         if limit.unit == "tokens" and limit.amount < tokens:
             said = f"{limit.amount:g} tokens are less than one step of {group_digits(tokens)}"
             say(f"Budget: {said}; a time has its unit, as in {limit.amount:g}s.")
-        write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors)
+        write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors, ready.data.chat_template)
         trainer.save()
         write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)
         return continue_training(trainer, ready, callbacks, track, began)
@@ -181,7 +181,7 @@ def _train_together(
         if group.is_first:
             ready = prepare(recipe, tokenizers)
             say(ready.data.sentence)
-            write_folder(folder, ready.recipe, ready.data.tokenizers, ready.ancestors)
+            write_folder(folder, ready.recipe, ready.data.tokenizers, ready.ancestors, ready.data.chat_template)
         group.barrier()
         if not group.is_first:
             recipe = compose(recipe.system, None, read_in(folder))
@@ -276,7 +276,7 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
     held_out = data.arrays["valid"].ids[: Training().validation_tokens]  # as much as others are validated on
     loss = TextValidation(held_out, data.tokenizers.target.eos, data.tokenizers.target.begin)(model).loss
     with new_folder(recipe, asked) as folder:
-        write_folder(folder, recipe, data.tokenizers)
+        write_folder(folder, recipe, data.tokenizers, chat_template=data.chat_template)
         note = {"tokens": len(ids), "validation_loss": loss}
         save_tensors(folder / "model.safetensors", weights_of(model), note)
         origin = data.origin

@@ -10,9 +10,9 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import HashSplit, line_hash
 from regard.text.cached_text import cached_for_text
+from regard.text.chat_template import ChatTemplate
+from regard.text.dialogues import DialogueLines, has_dialogues
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.lines import bounded_lines, reading_text, unpacked_name
 from regard.text.readers.sources import (
@@ -36,7 +38,7 @@ from regard.text.readers.sources import (
     digest_of,
     open_text,
 )
-from regard.text.readers.tables import IN_PARTS, KINDS
+from regard.text.readers.tables import IN_PARTS, KINDS, kind_of
 
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 SUFFIXES = ("", ".txt", ".text", ".tokens", ".raw")
@@ -54,6 +56,7 @@ class Corpus:
     disjoint: bool = False  # by construction; otherwise the overlap is counted
     columns: str = ""  # the column that was read, of a table
     header: str = "auto"  # whether the table has one: yes or no
+    template: ChatTemplate | None = None  # that wrote its dialogues; None: running text
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -120,12 +123,13 @@ def open_corpus(
     header: str = "auto",
     usual: str = "",
     encoding: str = UTF8,
+    template: ChatTemplate | None = None,
 ) -> Corpus:
     """Opens a built-in corpus, a fetched one, a file of text, or a folder: with train, valid and test files, or any.
 
     `split` divides a single file: "lines" (the default) draws lines by their hash, "tail" holds out the last tenth.
     For a table, `columns` names the column to read (`usual`: used if it exists); `header`: auto, yes or no.
-    `encoding` is that of your own files without a byte-order mark.
+    `encoding` is that of your own files without a byte-order mark; `template` writes dialogues as text.
     """
     check_encoding(encoding)
     name, path = str(name_or_path), Path(name_or_path)
@@ -141,15 +145,33 @@ def open_corpus(
     if name in CATALOGUE:
         return _open_download(CATALOGUE[name])
     if is_folder:
-        return _open_folder(path, columns, header, usual, encoding)
+        return _open_folder(path, partial(_open_text, template, columns, header, usual, encoding))
     if not os.path.exists(name):
         raise unknown_corpus(name, path)
-    return _open_file(open_text((path,), columns, header, usual, encoding), (0.9, 0.95) if split == "tail" else ())
+    text = _open_text(template, columns, header, usual, encoding, (path,))
+    return _open_file(text, (0.9, 0.95) if split == "tail" else ())
 
 
-def open_whole(path: Path, split: str, *, columns: str = "", usual: str = "", encoding: str = UTF8) -> Corpus:
+def _open_text(
+    template: ChatTemplate | None, columns: str, header: str, usual: str, encoding: str, paths: Sequence[Path]
+) -> Source:
+    """The text of files, or their dialogues."""
+    if len(paths) == 1 and not columns and kind_of(paths[0]) == "JSON Lines" and has_dialogues(paths[0], encoding):
+        return DialogueLines(paths[0], template or ChatTemplate(), encoding)
+    return open_text(paths, columns, header, usual, encoding)
+
+
+def open_whole(
+    path: Path,
+    split: str,
+    *,
+    columns: str = "",
+    usual: str = "",
+    encoding: str = UTF8,
+    template: ChatTemplate | None = None,
+) -> Corpus:
     """A whole text file as one split of this name."""
-    text = open_text((path,), columns, "auto", usual, check_encoding(encoding))
+    text = _open_text(template, columns, "auto", usual, check_encoding(encoding), (path,))
     _require_distinct(text, 1)
     return replace(_corpus(text, {"train": text}, "", disjoint=True), splits={split: text})
 
@@ -232,15 +254,15 @@ def _open_file(text: Source, cuts: tuple[float, ...]) -> Corpus:
     return _corpus(text, splits, origin, disjoint=True)
 
 
-def _open_folder(folder: Path, columns: str, header: str, usual: str, encoding: str) -> Corpus:
+def _open_folder(folder: Path, open_files: Callable[[Sequence[Path]], Source]) -> Corpus:
     name, files = folder.resolve().name, split_files(folder)
     texts = _text_files(folder)
     if not files and texts:  # no file is named train, valid or test: one text in many files
-        return replace(_open_file(open_text(texts, columns, header, usual, encoding), ()), name=name)
+        return replace(_open_file(open_files(texts), ()), name=name)
     if "train" not in files:
         advice = f"or give the file {str(texts[0])!r} itself" if len(texts) == 1 else "or give one text file"
         raise RegardError(f"The folder {str(folder)!r} has no training file; name it train.txt, {advice}.")
-    opened = {split: open_text(paths, columns, header, usual, encoding) for split, paths in files.items()}
+    opened = {split: open_files(paths) for split, paths in files.items()}
     return replace(_open_splits(opened), name=name)
 
 
@@ -262,6 +284,8 @@ def _corpus(text: Source, splits: Mapping[str, TextLines], origin: str, disjoint
     )
     origin = f"{text.about} {origin}" if text.about else origin
     corpus = Corpus(text.paths[0].name, splits, pretokenised, "word" if pretokenised else "bpe", origin, disjoint)
+    if isinstance(text, DialogueLines):
+        return replace(corpus, template=text.template)
     return replace(corpus, columns=text.columns, header=text.header) if isinstance(text, TableLines) else corpus
 
 

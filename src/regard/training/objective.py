@@ -36,6 +36,7 @@ class TensorBatch(NamedTuple):
     lengths: Tensor | None  # [R]
     source: Tensor | None = None  # [R, S]
     source_lengths: Tensor | None = None  # [R], on the host, as packing requires
+    counted: Tensor | None = None  # [R, T]: the targets that are learned; None: all
 
     def each(self, function: Callable[[Tensor], Tensor]) -> TensorBatch:
         """The function applied to every tensor of the batch."""
@@ -56,6 +57,8 @@ class Objective(nn.Module):
 
     def text(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
         nll, state = self.model.loss(batch.tokens, batch.targets, self.initial_state(batch, state), batch.lengths)
+        if batch.counted is not None:
+            nll = nll.where(batch.counted, 0.0)
         return nll.sum(), count(batch), state  # nll [R, T], 0 where padded
 
     def initial_state(self, batch: TensorBatch, state: State | None) -> State | None:
@@ -80,6 +83,8 @@ class Objective(nn.Module):
 
 def count(batch: TensorBatch) -> int | Tensor:
     """The number of targets."""
+    if batch.counted is not None:
+        return batch.counted.sum().clamp(min=1)
     return batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
 
 
@@ -103,7 +108,7 @@ def to_device(batch: Batch | PairBatch, device: torch.device) -> TensorBatch:
     lengths = None if batch.lengths is None else move(batch.lengths)
     whole = TensorBatch(move(batch.tokens), move(batch.targets), lengths)
     if not isinstance(batch, PairBatch):
-        return whole
+        return whole if batch.counted is None else whole._replace(counted=move(batch.counted))
     return whole._replace(source=move(batch.source), source_lengths=torch.from_numpy(batch.source_lengths))
 
 

@@ -40,7 +40,7 @@ class StepRunner:
     def gradient(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         """Computes the gradient of the mean loss, in micro-batches; returns the loss and the number of tokens."""
         trainer, group, rows = self.trainer, self.trainer.group, len(batch.tokens)
-        count = int(batch.lengths.sum()) if batch.lengths is not None else batch.targets.size
+        count = batch.count if isinstance(batch, Batch) else int(batch.lengths.sum())
         state = None if batch.fresh else trainer.state
         if trainer.carries:
             refuse_few_rows(rows, group)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from regard.evaluation.perplexity import Method, likelihood
+from regard.evaluation.perplexity import Method, likelihood, token_losses
 from regard.systems.model import Model
 
 
@@ -38,8 +38,13 @@ class TextValidation:
     ids: np.ndarray
     eos: int
     begin: int | None = None  # what is read where `eos` was predicted; None = the same
+    counted: np.ndarray | None = None  # [N] of dialogues: the tokens that count; None = all
 
     def __call__(self, model: Model) -> ValidationResult:
+        if self.counted is not None:
+            losses = token_losses(model, self.ids, Method.in_training(model), eos=self.eos, begin=self.begin)
+            found = np.concatenate([*losses])[self.counted]
+            return ValidationResult(float(found.mean()) if len(found) else 0.0)
         *_, whole = likelihood(model, self.ids, Method.in_training(model), eos=self.eos, begin=self.begin)
         return ValidationResult(whole.mean)
 

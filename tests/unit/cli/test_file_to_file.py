@@ -6,6 +6,7 @@ Else one output would hold two kinds of answers, with nothing to show where one 
 
 import inspect
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,14 @@ GENERATE = {
     "temperature": ({}, {"temperature": 0.5}),
     "top_k": ({}, {"top_k": 3}),
     "top_p": ({}, {"top_p": 0.5}),
+    "min_p": ({}, {"min_p": 0.5}),
+    "repetition_penalty": ({}, {"repetition_penalty": 1.5}),
+    "presence_penalty": ({"frequency_penalty": 1.0}, {"frequency_penalty": 1.0, "presence_penalty": 0.5}),
+    "logit_bias": ({}, {"logit_bias": ["3=2"]}),
+    "frequency_penalty": ({}, {"frequency_penalty": 1.0}),
+    "choice": ({}, {"choice": ["a", "b"]}),
+    "regex": ({}, {"regex": "[a-z]+"}),
+    "json_schema": ({}, {"json_schema": Path(__file__).parent / "any_schema.json"}),
     "seed": ({}, {"seed": 1}),
     "precision": ({}, {"precision": "bf16"}),
     "weights": ({}, {"weights": "last"}),

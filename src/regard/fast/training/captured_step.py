@@ -86,9 +86,9 @@ class Captured:
         return _shape(batch) not in self.recordings
 
     def fits(self, batch: Batch | PairBatch) -> bool:
-        """Ragged text (the last batch) does not fit; pairs do, because their lengths are tensors. Only the first
-        `shapes` shapes are recorded."""
-        if batch.lengths is not None and not isinstance(batch, PairBatch):
+        """Ragged text (the last batch) and dialogues do not fit; pairs do, because their lengths are tensors. Only the
+        first `shapes` shapes are recorded."""
+        if not isinstance(batch, PairBatch) and (batch.lengths is not None or batch.counted is not None):
             return False
         return not self.is_new(batch) or len(self.recordings) < self.most
 

@@ -247,7 +247,8 @@ def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> 
     model, linear = objective.model, linear_prediction(objective.model)
     hidden, state = model.read(batch.tokens, objective.initial_state(batch, state), batch.lengths)
     valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
-    loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid)
+    learned = valid if batch.counted is None else batch.counted if valid is None else valid & batch.counted
+    loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=learned)
     if model.training and (more := model.auxiliary_loss(hidden)) is not None:
         loss = loss + (more if valid is None else more.where(valid, 0.0)).sum()
     return loss, count(batch), state

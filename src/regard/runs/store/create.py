@@ -18,15 +18,19 @@ from regard.base.writing import write_text, writing
 from regard.runs.ancestors import NONE, Ancestors
 from regard.runs.recipe import Recipe, written_in
 from regard.runs.store.facts import BEGINNING, FORMAT
-from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers, count_parameters
+from regard.runs.store.folder import CHAT_TEMPLATE, TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.systems.model import Model
 from regard.systems.own.code import in_use, is_own
 
 
-def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers, ancestors: Ancestors = NONE) -> None:
+def write_folder(
+    folder: Path, recipe: Recipe, tokenizers: Tokenizers, ancestors: Ancestors = NONE, chat_template: str = ""
+) -> None:
     write_text(folder / "recipe.toml", written_in(recipe, folder))
     tokenizers.save(folder)
     ancestors.save(folder)
+    if chat_template:
+        write_text(folder / CHAT_TEMPLATE, chat_template)
 
 
 def write_facts(

@@ -22,14 +22,31 @@ class Batch:
     targets: np.ndarray  # [R, T] int64, likewise
     lengths: np.ndarray | None  # [R] int64; None: every row is full
     fresh: bool  # this batch starts with an initial state
+    counted: np.ndarray | None = None  # [R, T]: the targets that are learned; None: all
+
+    @property
+    def count(self) -> int:
+        """The number of targets that are learned; at least 1, since the loss is divided by it."""
+        if self.counted is not None:
+            return max(int(self.counted.sum()), 1)
+        return self.targets.size if self.lengths is None else int(self.lengths.sum())
 
 
 class Streams:
     """Contiguous text in R parallel rows, read in successive windows with the state carried along (truncated BPTT)."""
 
-    def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int, begin: int | None = None):
+    def __init__(
+        self,
+        ids: np.ndarray,
+        rows: int,
+        window: int,
+        eos: int,
+        begin: int | None = None,
+        counted: np.ndarray | None = None,
+    ):
+        """`counted` [N]: the tokens that are learned; None: all."""
         self._ids, self._window, self._pages = np.asarray(ids), window, _Pages(ids)
-        self._eos, self._begin = eos, begin
+        self._eos, self._begin, self._counted = eos, begin, counted
         bounds = len(ids) * np.arange(rows + 1) // rows
         self._starts, self._lengths = bounds[:-1], np.diff(bounds)  # [R]; the lengths differ by one at most
         self.steps_per_epoch: int = -(-int(self._lengths.max()) // window)
@@ -38,16 +55,27 @@ class Streams:
         place = step % self.steps_per_epoch
         lengths = np.clip(self._lengths - place * self._window, 0, self._window)
         self._pages.read(len(lengths))
-        tokens, targets, ragged = _read(self._ids, self._starts + place * self._window, lengths, self._eos, self._begin)
-        return Batch(tokens, targets, ragged, fresh=place == 0)
+        starts = self._starts + place * self._window
+        tokens, targets, ragged = _read(self._ids, starts, lengths, self._eos, self._begin)
+        return Batch(tokens, targets, ragged, fresh=place == 0, counted=_taken(self._counted, starts, lengths))
 
 
 class Windows:
     """Non-overlapping windows in random order, with a new random offset in each epoch; each starts a fresh state."""
 
-    def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int, seed: int, begin: int | None = None):
+    def __init__(
+        self,
+        ids: np.ndarray,
+        rows: int,
+        window: int,
+        eos: int,
+        seed: int,
+        begin: int | None = None,
+        counted: np.ndarray | None = None,
+    ):
+        """`counted` [N]: the tokens that are learned; None: all."""
         self._ids, self._rows, self._window, self._seed = np.asarray(ids), rows, window, seed
-        self._eos, self._begin = eos, begin
+        self._eos, self._begin, self._counted = eos, begin, counted
         self._pages = _Pages(ids)
         # The offset may change the number of windows, and so of batches. Only offsets that give the most common number
         # are drawn: all epochs then have the same length, and the epoch follows from the step.
@@ -66,7 +94,8 @@ class Windows:
         self._pages.read(self._rows)
         stops = first + order[place * self._rows : (place + 1) * self._rows].astype(np.int64) * self._window
         starts, stops = np.maximum(stops - self._window, 0), np.minimum(stops, len(self._ids))
-        return Batch(*_read(self._ids, starts, stops - starts, self._eos, self._begin), fresh=True)
+        read = _read(self._ids, starts, stops - starts, self._eos, self._begin)
+        return Batch(*read, fresh=True, counted=_taken(self._counted, starts, stops - starts))
 
     def _cut(self, epoch: int) -> tuple[int, np.ndarray]:
         """The end of the first window, and the order of all windows (uint32, since a text may be very long)."""
@@ -127,6 +156,14 @@ def _segment_bounds(count: int, length: int, overlap: int) -> tuple[np.ndarray, 
     firsts = np.concatenate([[0], np.arange(length, count, length - overlap)])
     starts = np.concatenate([[0], firsts[1:] - overlap])
     return starts, firsts, np.minimum(starts + length, count)
+
+
+def _taken(counted: np.ndarray | None, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
+    """Which targets [R, T] of the given ranges are learned; None: all."""
+    if counted is None:
+        return None
+    column = np.arange(lengths.max())
+    return counted[np.minimum(starts[:, None] + column, len(counted) - 1)] & (column < lengths[:, None])
 
 
 def _read(

@@ -291,6 +291,11 @@ class Tokenizer:
         return [b"\n", *(bytes(map(BYTE_OF_SYMBOL.__getitem__, token)) for token in self._symbols[1:])]
 
     @property
+    def token_bytes(self) -> list[bytes]:
+        """The UTF-8 bytes that each token writes; of a word, without the space before it."""
+        return [token.encode() for token in self.tokens] if self.kind in ("word", "char") else self._bytes
+
+    @property
     def byte_pieces(self) -> list[int]:
         """Ids of single bytes and of other tokens that are not whole characters."""
         if self.kind not in ("byte", "bpe"):

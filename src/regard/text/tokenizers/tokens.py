@@ -56,6 +56,7 @@ class TokenArray:
     characters: int  # of the normalized text, a line end counting as one
     lines: int
     unknown: int  # tokens that are <unk>
+    counted: np.ndarray | None = None  # [N] of dialogues: the tokens that are learned and evaluated; None: all
 
 
 def tokenise(

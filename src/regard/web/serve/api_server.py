@@ -25,12 +25,15 @@ from regard.web.guard import guarded
 from regard.web.serve.access_log import FACTS, access_log
 from regard.web.serve.chat_api import Chats
 from regard.web.serve.completions_api import CompletionAnswer, Completions
+from regard.web.serve.inputs_api import Inputs
 from regard.web.serve.openapi import document, page
 from regard.web.serve.requests import (
     ChatRequest,
+    ClassifyRequest,
     CompletionRequest,
     DetectRequest,
     DetokenizeRequest,
+    EmbeddingRequest,
     TokenizeRequest,
     TokenizerInfoRequest,
     TranslateRequest,
@@ -52,7 +55,6 @@ _NO_RESPONSES = "OpenAI's responses API is not served: use /v1/chat/completions;
 _UNDER_V1 = "OpenAI's API is under /v1: add /v1 to the client's base_url."
 INSTEAD = {  # addresses of OpenAI's API that others serve, and what to use here
     "/v1/responses": _NO_RESPONSES,
-    "/v1/embeddings": "Embeddings are not served: in Python, regard.load(RUN).trace(TEXT) has every vector.",
     "/chat/completions": _UNDER_V1,
     "/completions": _UNDER_V1,
     "/models": _UNDER_V1,
@@ -120,7 +122,7 @@ class EventStream(Response):
                     async for event in events:
                         await self._send(send, event)
                 except Failed as error:  # in the middle of it: the status was sent long ago
-                    said = error_object(scope["path"], 500, str(error))
+                    said = error_object(scope["path"], error.status, str(error))
                     await self._send(send, f"data: {json.dumps(said, ensure_ascii=False)}\n\n")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -138,6 +140,7 @@ class Application:
         self.models, self.token, self.metrics = models, token, Metrics()
         self.completions, self.translations = Completions(models), Translations(models)
         self.chats, self.tokenization = Chats(self.completions), Tokenization(self.completions)
+        self.inputs = Inputs(models)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -153,6 +156,8 @@ class Application:
             Route("/v1/models/{name}", self.model),
             Route("/v1/completions", self.complete, methods=["POST"]),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/embeddings", self.embed, methods=["POST"]),
+            Route("/classify", self.classify, methods=["POST"]),
             Route("/tokenize", self.tokenize, methods=["POST"]),
             Route("/detokenize", self.detokenize, methods=["POST"]),
             Route("/tokenizer_info", self.tokenizer_info),
@@ -197,6 +202,16 @@ class Application:
         events = answer.stream()
         first = await unless_left(request, anext(events))  # what cannot begin has its own status
         return EventStream(first, events)
+
+    async def embed(self, request: Request) -> Response:
+        asked = EmbeddingRequest.read(read_object(await request.body()))
+        request.scope.setdefault(FACTS, {})["model"] = asked.model[:200]
+        return JSONResponse(await unless_left(request, self.inputs.embed(asked)))
+
+    async def classify(self, request: Request) -> Response:
+        asked = ClassifyRequest.read(read_object(await request.body()))
+        request.scope.setdefault(FACTS, {})["model"] = asked.model[:200]
+        return JSONResponse(await unless_left(request, self.inputs.classify(asked)))
 
     async def tokenize(self, request: Request) -> Response:
         asked = TokenizeRequest.read(read_object(await request.body()))
@@ -265,7 +280,7 @@ def on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, TimeoutError):
         return refuse(request, 503, f"This could not be finished in {SECONDS:g} seconds: ask for less, or later.")
     if isinstance(error, Failed):
-        return refuse(request, 500, str(error))
+        return refuse(request, error.status, str(error))
     if isinstance(error, ClientLeft):
         return Response(status_code=499)  # which nobody reads
     if isinstance(error, HTTPException):

@@ -24,25 +24,24 @@ class Chats:
 
     async def begin(self, asked: ChatRequest) -> ChatAnswer:
         served, worker = self.completions.find(asked.model)
-        template = served.chat_template(worker)
 
-        def encode() -> tuple[list[int], str]:
-            prompt = template.prompt(asked.messages)
+        def encode() -> tuple[list[int], frozenset[int], tuple[str, ...]]:
+            prompt = worker.run.template.prompt(asked.messages)
             with served.lock:
-                return worker.run.tokenizer.encode(prompt), template.closing
+                return worker.run.tokenizer.encode_template(prompt), *worker.run.reply_ends()
 
         try:
-            tokens, closing = await asyncio.to_thread(encode)
+            tokens, ends, closing = await asyncio.to_thread(encode)
         except RegardError as error:
             raise BadRequest(str(error), "messages") from None
         room = max(longest_of(worker.run) - 1 - len(tokens), 1)
         shared = {one.name: getattr(asked, one.name) for one in dataclasses.fields(WritingRequest)}
         question = CompletionRequest(
-            **shared | {"stop": (closing, *as_tuple(asked.stop))},
+            **shared | {"stop": (*closing, *as_tuple(asked.stop))},
             prompt=(tokens,),
             max_tokens=asked.max_completion_tokens or asked.max_tokens or room,
         )
-        made = await self.completions.begin(question)
+        made = await self.completions.begin(question, ends)
         return ChatAnswer(made.models, made.served, made.worker, made.question, made.choices)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,8 +20,8 @@ from typing import Any
 from regard.base.errors import RegardError
 from regard.base.fields import as_tuple, shown
 from regard.decoding.engine import Prompt
+from regard.decoding.growing_text import GrowingText, Until
 from regard.runs.tasks.task import task_of
-from regard.web.serve.growing_text import GrowingText, Until
 from regard.web.serve.requests import BadRequest, CompletionRequest
 from regard.web.serve.served_models import Served, ServedModels, longest_of, refuse_length
 from regard.web.serve.workers import LanguageWorker, ScoreJob, TextJob
@@ -40,6 +40,7 @@ class CompletionChoice:
     bounded: bool  # the first of them is the boundary, which adds no text
     grown: GrowingText
     until: Until
+    ends: frozenset[int] = frozenset()  # tokens that end the text and are not part of it
     tokens: list[int] = field(default_factory=list)
     text: str = ""
     finish: str | None = None
@@ -48,7 +49,7 @@ class CompletionChoice:
 
     def add(self, tokens: Sequence[int], ended: bool) -> str:
         """The next piece of its text; tokens after a stop sequence are not part of it, however many come at once."""
-        if self.until.stops:
+        if self.until.stops or self.ends:
             piece = ""
             for place, token in enumerate(tokens, 1):
                 piece += self._add([token], ended and place == len(tokens))
@@ -65,7 +66,10 @@ class CompletionChoice:
 
     def _add(self, tokens: Sequence[int], ended: bool) -> str:
         self.tokens += tokens
-        return self.until.add(self.grown.add(tokens), ended)
+        if self.ends.isdisjoint(tokens):
+            return self.until.add(self.grown.add(tokens), ended)
+        piece, self.until.met = self.until.add("", True), True  # what was held back
+        return piece
 
     def as_json(self, text: str, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return {"index": self.index, "text": text, "logprobs": logprobs, "finish_reason": self.finish}
@@ -103,14 +107,22 @@ class Completions:
         assert isinstance(served.worker, LanguageWorker)
         return served, served.worker
 
-    async def begin(self, question: CompletionRequest) -> CompletionAnswer:
-        """The response to a request, before any text is generated."""
+    async def begin(self, question: CompletionRequest, ends: Collection[int] = ()) -> CompletionAnswer:
+        """The response to a request, before any text is generated; `ends`: tokens that end it."""
         served, worker = self.find(question.model)
         question.check_tokens(worker.run.tokenizer.vocabulary)
+        sampling, tokenizer = question.sampling, worker.run.tokenizer
+        if sampling.constrained:
+            try:
+                await asyncio.to_thread(worker.run.constraints.begin, sampling)  # compiled once, beside the event loop
+            except RegardError as error:
+                raise BadRequest(str(error), "response_format") from None
+        if sampling.constrained or tokenizer.begin != tokenizer.eos:
+            ends = {*ends, tokenizer.eos}
         choices: list[CompletionChoice] = []
         events: asyncio.Queue[Any] = asyncio.Queue()
         for prompt in question.prompts:
-            opening, text, read, bounded = await self._opening(served, worker, prompt)
+            opening, text, read, bounded = await self._opening(served, worker, prompt, exact=sampling.constrained)
             if question.max_tokens and not bounded:  # else the prompt is only scored
                 read = list(opening.tokens[1:])  # without a last space, which the next token brings
             try:
@@ -120,26 +132,26 @@ class Completions:
             for drawn in range(question.best_of):
                 job = TextJob(
                     opening,
-                    question.sampling,
+                    sampling,
                     max_tokens=question.max_tokens,
+                    lines=int(tokenizer.begin != tokenizer.eos),
                     seed=question.seed,
                     number=drawn,
-                    live=question.stream or bool(question.stop),
+                    live=question.stream or bool(question.stop) or bool({*ends} - {tokenizer.eos}),
                     events=events,
                 )
                 grown = GrowingText(worker.run.tokenizer, opening.tokens[1:], without_space=bool(opening.unfit))
-                choices.append(
-                    CompletionChoice(len(choices), job, text, read, bounded, grown, Until(as_tuple(question.stop)))
-                )
+                until = Until(as_tuple(question.stop))
+                choices.append(CompletionChoice(len(choices), job, text, read, bounded, grown, until, frozenset(ends)))
         return CompletionAnswer(self.models, served, worker, question, choices)
 
     async def _opening(
-        self, served: Served, worker: LanguageWorker, prompt: Any
+        self, served: Served, worker: LanguageWorker, prompt: Any, *, exact: bool
     ) -> tuple[Prompt, str, list[int], bool]:
         """The model's first input, the prompt as text, its tokens, and whether the boundary is one of them."""
         if isinstance(prompt, str):
             try:
-                opening, read = await served.opening(worker, prompt)
+                opening, read = await served.opening(worker, prompt, exact)
                 return opening, prompt, read, False
             except RegardError as error:
                 raise BadRequest(str(error), "prompt") from None

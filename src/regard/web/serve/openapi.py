@@ -11,9 +11,11 @@ from regard import __version__
 from regard.base.fields import Fields
 from regard.web.serve.requests import (
     ChatRequest,
+    ClassifyRequest,
     CompletionRequest,
     DetectRequest,
     DetokenizeRequest,
+    EmbeddingRequest,
     TokenizeRequest,
     TranslateRequest,
 )
@@ -21,7 +23,10 @@ from regard.web.serve.requests import (
 TEXT: dict[str, Any] = {"type": "string"}
 MAYBE = "null"
 FORMS = ("/translate", "/detect")  # take a form, too
-REQUESTS = (ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest, TranslateRequest, DetectRequest)
+REQUESTS = (
+    ChatRequest, CompletionRequest, EmbeddingRequest, ClassifyRequest, TokenizeRequest, DetokenizeRequest,
+    TranslateRequest, DetectRequest,
+)  # fmt: skip
 
 
 def document(language_models: Sequence[str], languages: Sequence[str], needs_token: bool) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def _paths() -> dict[str, Any]:
     completion = _answer("the texts; or, with stream, server-sent events that end with [DONE]", _ref("Completion"))
     chat = _answer("the answers; or, with stream, server-sent events that end with [DONE]", _ref("Chat"))
     for written in (completion, chat):
-        written["content"]["text/event-stream"] = {"schema": TEXT}
+        written["content"]["text/event-stream"] = {"schema": {}}
     model = {"name": "model", "in": "query", "schema": TEXT, "description": "a model's id; the only one if left out"}
     name = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "a model's id"}
     detected, languages = ({"type": "array", "items": _ref(kind)} for kind in ("Detected", "Language"))
@@ -87,6 +92,8 @@ def _paths() -> dict[str, Any]:
         **_operation("/v1/models/{name}", "getModel", "One of them", good(_ref("Model")), "404", parameters=[name]),
         **_posted("/v1/completions", "complete", "Continue prompts, or score them", completion, CompletionRequest),
         **_posted("/v1/chat/completions", "chat", "Answer a dialogue", chat, ChatRequest),
+        **_posted("/v1/embeddings", "embed", "Texts as vectors", good(_ref("Embeddings")), EmbeddingRequest),
+        **_posted("/classify", "classify", "Label texts", good(_ref("Classified")), ClassifyRequest),
         **_posted("/tokenize", "tokenize", "Text to tokens", good(_ref("Tokenized")), TokenizeRequest),
         **_posted("/detokenize", "detokenize", "Tokens to text", good(_ref("Detokenized")), DetokenizeRequest),
         **_operation(
@@ -145,6 +152,23 @@ def _schemas(models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
                 "message": _object({"role": {"const": "assistant"}, "content": TEXT}, "role", "content"),
             },
             "index", "message", "finish_reason",
+        ),
+        "Embeddings": _object({"data": {"type": "array", "items": {"type": "object"}}, "model": TEXT}, "data", "model"),
+        "Classified": _object(
+            {
+                "data": {
+                    "type": "array",
+                    "items": _object(
+                        {
+                            "index": {"type": "integer"}, "label": TEXT, "num_classes": {"type": "integer"},
+                            "labels": {"type": "array", "items": TEXT},
+                            "probs": {"type": "array", "items": {"type": "number"}},
+                        },
+                        "index", "label", "probs",
+                    ),
+                }
+            },
+            "data",
         ),
         "Tokenized": _object(
             {

@@ -15,6 +15,7 @@ from regard.base.fields import (
     FieldError,
     Fields,
     FlagField,
+    NumberField,
     ObjectField,
     TextField,
     as_tuple,
@@ -23,16 +24,21 @@ from regard.base.fields import (
     flag,
     many,
     number,
+    shown,
     text,
     whole,
+    whole_number,
 )
 from regard.base.numbers import group_digits
 from regard.base.reading import parse_object
-from regard.decoding.sampling import Sampling
+from regard.decoding.sampling import MAX_BIAS, MAX_PENALTY, MAX_REPETITION, Sampling
+from regard.runs.embedding import POOLS
 from regard.text.chat_template import MAX_MESSAGES, ROLES, read_messages
 
 CHOICES = 128  # of one request: prompts × best_of
 STOPS, LONGEST_STOP = 4, 256
+MAX_BIASES, MAX_CHOICES = 1024, 1000
+MAX_INPUT = 200_000  # characters of one request to embed or to label
 CHARACTERS, TEXTS, ALTERNATIVES = 20_000, 256, 9  # of one request to translate
 ANY_TEXT = TextField(max_length=None)
 
@@ -104,7 +110,6 @@ class NeutralField(Field):
 
 
 neutral = partial(declare, NeutralField, None)
-NO_PENALTY = "is not supported: leave it out, or set it to 0."
 NO_SUFFIX = "asks for text between two texts, but these models only continue one."
 
 
@@ -114,13 +119,75 @@ class StreamOptions(Fields):
     include_usage: bool = flag()
 
 
+class BiasField(Field):
+    noun = f"an object of at most {MAX_BIASES} tokens and numbers from -{MAX_BIAS:g} to {MAX_BIAS:g}"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> dict[int, float]:
+        if not isinstance(value, Mapping) or len(value) > MAX_BIASES:
+            raise self.refuse(name, value)
+        bias, found = NumberField(ge=-MAX_BIAS, le=MAX_BIAS), {}
+        for key, one in value.items():
+            if (token := whole_number(key)) is None:
+                raise FieldError(f"{name} has the key {shown(key)}, which is not a token: they are numbers.", name)
+            found[token] = bias.read(f"{name}.{token}", one)
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        number = {"type": "number", "minimum": -MAX_BIAS, "maximum": MAX_BIAS}
+        keys = {"pattern": "^[0-9]{1,18}$"}
+        return {"type": "object", "propertyNames": keys, "additionalProperties": number, "maxProperties": MAX_BIASES}
+
+
+class SchemaField(Field):
+    """Any JSON object; the constraint checks it."""
+
+    noun = "a JSON schema, as an object"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self.refuse(name, value)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+@dataclass(frozen=True)
+class NamedSchema(Fields):
+    ignores_unknown = True
+    schema_: Mapping[str, Any] | None = declare(SchemaField, None, doc="the schema")
+
+
+@dataclass(frozen=True)
+class ResponseFormat(Fields):
+    type: str = choice(("text", "json_object", "json_schema"), "text", doc="what the text must be")
+    json_schema: NamedSchema = declare(ObjectField, NamedSchema(), of=NamedSchema, doc="its schema")  # noqa: RUF009
+
+    @property
+    def schema_asked(self) -> Mapping[str, Any] | None:
+        """The schema of the text; None if it may be any."""
+        if self.type == "text":
+            return None
+        return {"type": "object"} if self.type == "json_object" else self.json_schema.schema_ or {}
+
+
+@dataclass(frozen=True)
+class StructuredOutputs(Fields):
+    json: Mapping[str, Any] | None = declare(SchemaField, None, doc="a JSON schema")
+    regex: str | None = text(None, min_length=1, max_length=4096, doc="a regular expression for the whole text")
+    choice: str | Sequence[str] | None = many(
+        None, kinds=(TextField(min_length=1, max_length=4096),), min_length=1, max_length=MAX_CHOICES,
+        noun="a list of texts of one line", doc="texts, one of which is written",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class WritingRequest(Fields):
     """What completions and chats share: the model, how it draws, when it stops, and how the text is sent."""
 
     unsupported = (
-        "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "min_p", "typical_p", "top_a", "min_tokens",
-        "ignore_eos", "stop_token_ids", "use_beam_search", "response_format", "tools", "tool_choice", "functions",
+        "length_penalty", "no_repeat_ngram_size", "typical_p", "top_a", "min_tokens", "ignore_eos", "stop_token_ids",
+        "use_beam_search", "tools", "tool_choice", "functions",
     )  # fmt: skip
     model: str = text(max_length=None)
     temperature: float = number(1.0, ge=0, le=2, doc="0 is greedy")
@@ -137,9 +204,23 @@ class WritingRequest(Fields):
     stream_options: StreamOptions = declare(  # noqa: RUF009
         ObjectField, StreamOptions(), of=StreamOptions, doc="of a stream: include_usage"
     )
-    presence_penalty: float | None = neutral(neutral=0, refusal=NO_PENALTY)
-    frequency_penalty: float | None = neutral(neutral=0, refusal=NO_PENALTY)
-    logit_bias: Mapping[str, float] | None = neutral(neutral={})
+    min_p: float = number(0.0, ge=0, le=1, doc="draw from those at least this share as probable as the most probable")
+    repetition_penalty: float = number(
+        1.0, ge=0.01, le=MAX_REPETITION, doc="above 1: what prompt and text contain becomes less probable"
+    )
+    presence_penalty: float = number(
+        0.0, ge=-MAX_PENALTY, le=MAX_PENALTY, doc="subtracted from the logits of what the text contains"
+    )
+    frequency_penalty: float = number(
+        0.0, ge=-MAX_PENALTY, le=MAX_PENALTY, doc="subtracted once for each time that the text contains it"
+    )
+    logit_bias: Mapping[int, float] = declare(BiasField, dict, doc="numbers to add to logits, by token")
+    response_format: ResponseFormat = declare(  # noqa: RUF009
+        ObjectField, ResponseFormat(), of=ResponseFormat, doc="text, json_object or json_schema"
+    )
+    structured_outputs: StructuredOutputs = declare(  # noqa: RUF009
+        ObjectField, StructuredOutputs(), of=StructuredOutputs, doc="json, regex or choice: vLLM's form"
+    )
     user: str | None = text(None, max_length=None, doc="not used")
 
     def __post_init__(self) -> None:
@@ -148,7 +229,16 @@ class WritingRequest(Fields):
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_k, self.top_p or 1e-12)  # 0 is the most probable token alone
+        asked = self.structured_outputs
+        schema = asked.json if asked.json is not None else self.response_format.schema_asked
+        if sum(one is not None for one in (schema, asked.regex, asked.choice)) > 1:
+            raise FieldError("A text has one constraint: a JSON schema, a regex or a choice.", "structured_outputs")
+        return Sampling(
+            self.temperature, self.top_k, self.top_p or 1e-12,  # 0 is the most probable token alone
+            min_p=self.min_p, repetition_penalty=self.repetition_penalty, presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty, logit_bias=self.logit_bias, regex=asked.regex or "",
+            json_schema="" if schema is None else json.dumps(schema), choices=as_tuple(asked.choice or ()),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -181,6 +271,7 @@ class CompletionRequest(WritingRequest):
         return as_tuple(self.prompt)
 
     def check_tokens(self, vocabulary: int) -> None:
+        refuse_tokens("logit_bias", [*self.logit_bias], vocabulary)
         for prompt in self.prompts:
             if isinstance(prompt, list):
                 refuse_tokens("prompt", prompt, vocabulary)
@@ -213,6 +304,38 @@ class ChatRequest(WritingRequest):
     messages: Sequence[Mapping[str, str]] = declare(MessagesField, doc="the dialogue so far: roles and texts")
     max_tokens: int | None = whole(None, ge=1, le=2**20, doc="tokens to write; as many as fit if it is left out")
     max_completion_tokens: int | None = whole(None, ge=1, le=2**20, doc="another name of max_tokens")
+
+
+@dataclass(frozen=True)
+class InputRequest(Fields):
+    """Texts for a model that writes none."""
+
+    model: str = text(max_length=None)
+    input: str | Sequence[str] = many(
+        kinds=(ANY_TEXT,), min_length=1, max_length=TEXTS, noun="a text, or a list of texts", doc="a text, or several"
+    )
+    user: str | None = text(None, max_length=None, doc="not used")
+
+    def __post_init__(self) -> None:
+        if sum(map(len, self.texts)) > MAX_INPUT:
+            raise FieldError(f"input has more than {group_digits(MAX_INPUT)} characters: send less at once.", "input")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return as_tuple(self.input)
+
+
+@dataclass(frozen=True)
+class ClassifyRequest(InputRequest):
+    pass
+
+
+@dataclass(frozen=True)
+class EmbeddingRequest(InputRequest):
+    unsupported = ("dimensions",)
+    encoding_format: str = choice(("float", "base64"), "float", doc="base64: 32-bit floats, little-endian")
+    layer: int | None = whole(None, ge=1, le=10_000, doc="a layer, from 1; the last if it is left out")
+    pool: str = choice(POOLS, "mean", doc="mean of all states, or the last")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from regard.base.errors import RegardError
+from regard.decoding.constraints import Unwritable
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,11 @@ Post = Callable[[Job, Any], None]
 
 
 class Failed(Exception):
-    """The model failed, through no fault of the request; the sentence gives the reason."""
+    """The model failed; the sentence gives the reason. `status` is 400 if the request is at fault."""
+
+    def __init__(self, sentence: str, status: int = 500) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class ModelWorker(Protocol):
@@ -168,6 +173,6 @@ class Scheduler:
 def failure(error: Exception) -> Exception:
     """Client-facing error for a failed step; unexpected exceptions are logged, not shown."""
     if isinstance(error, RegardError):
-        return Failed(str(error))
+        return Failed(str(error), 400 if isinstance(error, Unwritable) else 500)
     log.error("a model's step failed", exc_info=error)
     return Failed("The model could not do this; the server's log says why.")

@@ -21,12 +21,13 @@ from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.base.settings import check_choice
 from regard.decoding.engine import Prompt
+from regard.exchange.engines import ENGINES, open_engine
 from regard.report.progress import say
 from regard.runs.load import AnyRun, load
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of
 from regard.runs.tasks.translation.run import TranslationRun
-from regard.text.chat_template import FILE, PLAIN, ChatTemplate
+from regard.text.chat_template import FILE
 from regard.web.serve.scheduler import Job, ModelWorker, Scheduler
 from regard.web.serve.workers import WORKERS, LanguageWorker, TranslationWorker
 
@@ -51,26 +52,18 @@ class Served:
     def __init__(self, name: str, run: LanguageRun | TranslationRun, places: int) -> None:
         self.name, self.places, self.inside = name, places, 0
         self.lock = threading.Lock()
-        self._template: ChatTemplate | None = None
         self.use(run)
 
     def use(self, run: LanguageRun | TranslationRun) -> None:
         self.created = int(time.time())
         self.worker = worker_of(run)(run)
 
-    def chat_template(self, worker: LanguageWorker) -> ChatTemplate:
-        """The template of a run, with its process; one without a template of its own gets the plain one."""
-        tokenizer, source = worker.run.tokenizer, worker.run.chat_template or PLAIN
-        if self._template is None or self._template.source != source:
-            self._template = ChatTemplate(source, tokenizer.decode([tokenizer.eos]))
-        return self._template
-
-    async def opening(self, worker: LanguageWorker, prompt: str) -> tuple[Prompt, list[int]]:
-        """A language model's first input, and the prompt's tokens."""
+    async def opening(self, worker: LanguageWorker, prompt: str, exact: bool) -> tuple[Prompt, list[int]]:
+        """A language model's first input, and the prompt's tokens; `exact`: with a space at its end."""
 
         def encode() -> tuple[Prompt, list[int]]:
             with self.lock:
-                return worker.run.opening(prompt), worker.run.tokenizer.encode(prompt)
+                return worker.run.opening(prompt, exact=exact), worker.run.tokenizer.encode(prompt)
 
         return encode() if len(prompt) <= SHORT else await asyncio.to_thread(encode)
 
@@ -128,8 +121,11 @@ class ServedModels:
         weights: str = "best",
         device: str = "auto",
         precision: str = "fp32",
+        engine: str = "regard",
     ) -> None:
         check_choice("--precision", precision, ("fp32", "bf16"))
+        check_choice("--engine", engine, tuple(ENGINES))
+        self.engine = engine
         self.weights, self.device, self.precision, self.scheduler = weights, device, precision, Scheduler()
         self.languages: dict[str, tuple[str, str]] = {}  # of each translator: from, into
         self.folders: dict[str, Path] = {}
@@ -156,6 +152,8 @@ class ServedModels:
             raise refused[0]
         for one in refused:
             say(f"skipped: {one}")
+        if engine != "regard" and not self.languages:
+            raise RegardError(f"--engine {engine} is for translators, and none of these runs is one: leave it out.")
         for name in languages:
             if name not in self.languages:
                 raise RegardError(
@@ -206,6 +204,8 @@ class ServedModels:
         kind = worker_of(run)
         if self.precision == "bf16" and kind.in_bf16:
             run.model.bfloat16()
+        if kind.between_languages:
+            run.searcher = open_engine(self.engine, run)
         return run
 
     def _exchange(self) -> None:

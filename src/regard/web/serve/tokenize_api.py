@@ -54,7 +54,7 @@ class Tokenization:
         return {"prompt": worker.run.tokenizer.decode(asked.tokens)}
 
     def info(self, asked: TokenizerInfoRequest) -> dict[str, Any]:
-        served, worker = self.find(asked.model)
+        _, worker = self.find(asked.model)
         tokenizer = worker.run.tokenizer
         boundary = tokenizer.decode([tokenizer.eos]) or tokenizer.token(tokenizer.eos)
         return {
@@ -63,5 +63,5 @@ class Tokenization:
             "eos_token": boundary,
             "vocab_size": tokenizer.vocabulary,
             "model_max_length": longest_of(worker.run),
-            "chat_template": served.chat_template(worker).source,
+            "chat_template": worker.run.template.source,
         }

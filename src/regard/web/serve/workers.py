@@ -1,7 +1,7 @@
 """The workers that the scheduler steps: a language model that writes and scores texts, and a translator.
 
 A language model's texts join the batch as rows become free, and leave it when they end. Texts with one way of drawing
-(temperature, top_k, top_p) are written together; other ways take turns. A translator takes all sentences that wait,
+(`Sampling`) are written together; other ways take turns. A translator takes all sentences that wait,
 and those that come meanwhile next time. A text depends on its seed, not on the other texts in its batch.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 from regard.decoding.beam import Beam
 from regard.decoding.engine import RECORDED, Engine, Prompt, Text
 from regard.decoding.sampling import Sampling
+from regard.runs.tasks.classification.run import ClassificationRun
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.translation.run import TranslationRun
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -36,13 +37,14 @@ class TextJob(Job):
         sampling: Sampling,
         *,
         max_tokens: int,
+        lines: int,
         seed: int,
         number: int,
         live: bool,
         events: asyncio.Queue[Any],
     ) -> None:
         super().__init__(events)
-        self.prompt, self.sampling, self.max_tokens = prompt, sampling, max_tokens
+        self.prompt, self.sampling, self.max_tokens, self.lines = prompt, sampling, max_tokens, lines
         self.seed, self.number, self.live = seed, number, live
 
 
@@ -110,7 +112,9 @@ class LanguageWorker:
         while self.waiting and len(self.writing) < self.rows:
             job = self.waiting[0]
             engine = self._engine(job.sampling)
-            text = engine.submit(job.prompt, max_tokens=job.max_tokens, seed=job.seed, number=job.number)
+            text = engine.submit(
+                job.prompt, max_tokens=job.max_tokens, lines=job.lines, seed=job.seed, number=job.number
+            )
             self.writing[self.waiting.popleft()] = engine, text
         for engine in {id(engine): engine for engine, _ in self.writing.values()}.values():
             try:
@@ -191,10 +195,38 @@ class TranslationWorker:
         post_failure(jobs, error, post)
 
 
+class ClassificationWorker:
+    """A classifier; its requests are calls between the steps of other models."""
+
+    between_languages, in_bf16, busy = False, False, False
+
+    def __init__(self, run: ClassificationRun) -> None:
+        self.run = run
+
+    def warm_up(self) -> None:
+        """Nothing to compile."""
+
+    def submit(self, job: Any) -> None:
+        raise NotImplementedError
+
+    def cancel(self, job: Any) -> None:
+        raise NotImplementedError
+
+    def step(self, post: Post) -> None:
+        """Never busy."""
+
+    def give_up(self, error: Exception, post: Post) -> None:
+        """It has no jobs."""
+
+
 def post_failure(jobs: Sequence[Job], error: Exception, post: Post) -> None:
     for job in jobs:
         job.over = True
         post(job, error)
 
 
-WORKERS = {"language model": LanguageWorker, "translation": TranslationWorker}  # by the name of a task
+WORKERS = {  # by the name of a task
+    "language model": LanguageWorker,
+    "translation": TranslationWorker,
+    "classification": ClassificationWorker,
+}

@@ -143,8 +143,8 @@ def test_best_of_keeps_the_most_probable_per_token_whatever_was_asked(served, tm
         ({"max_tokens": 10**30}, "max_tokens"),
         ({"stop": [""]}, "stop"),
         ({"stop": ["a"] * 5}, "stop"),
-        ({"presence_penalty": 1}, "presence_penalty"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"presence_penalty": 3}, "presence_penalty"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
         ({"prompt": [10**9]}, "prompt"),
         ({"prompt": [True]}, "prompt"),
         ({"prompt": ["a", 1]}, "prompt"),
@@ -237,11 +237,11 @@ def test_no_refused_field_is_suggested(address):
         assert answer.status_code == 400
         return answer.json()["error"]["message"]
 
-    for name in ("repetition_penalty", "length_penalty", "min_p", "tools", "presence_penalty", "frequency_penalty"):
+    for name in ("length_penalty", "typical_p", "tools"):
         assert refusal(name).startswith(f"{name} is not supported: leave it out")
     neutral = [name for name, one in CompletionRequest.declared().items() if not one.metadata["kind"].suggested]
-    assert len(neutral) == 4
-    for name in ("penalty", "presence_penalt", "logit_biases", "suffixes", "frequency"):
+    assert neutral == ["suffix"]
+    for name in ("suffixes", "suffix_"):
         assert not any(refused in refusal(name).removeprefix(f'There is no field "{name}"') for refused in neutral)
     assert refusal("max_new_tokens").endswith("did you mean max_tokens?")
 
@@ -251,8 +251,6 @@ def test_a_client_of_another_api_learns_what_to_use(client, address):
 
     with pytest.raises(openai.NotFoundError, match="use /v1/chat/completions"):
         client.responses.create(model="writer", input="Hello")
-    with pytest.raises(openai.NotFoundError, match="Embeddings are not served"):
-        client.embeddings.create(model="writer", input="Hello")
     answer = httpx.post(f"{address}completions", json={})  # base_url without /v1
     assert answer.status_code == 404
     assert "add /v1 to the client's base_url" in answer.json()["error"]

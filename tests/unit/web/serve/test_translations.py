@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from libretranslatepy import LibreTranslateAPI
+from starlette.testclient import TestClient
 
 import regard
+from regard.base.errors import RegardError
+from regard.exchange.engines import open_engine
+from regard.web.serve.api_server import application
 from regard.web.serve.html_segments import HtmlSegments
 from regard.web.serve.sentences_of import Sentences
+from regard.web.serve.served_models import ServedModels
 
 SENTENCES = ["They are watching.", "The cat sees the house.", "I do not eat bread."]
 
@@ -256,3 +261,17 @@ def test_sentences_and_what_is_between_them_are_the_text(text):
 )
 def test_a_text_is_cut_where_sentences_end(text, sentences):
     assert Sentences(text).found == sentences
+
+
+def test_another_engine_searches_for_the_server_as_for_translate(runs):
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    for folder, engine, sentence in (("writer", "ctranslate2", "is for translators"), ("enfr", "nothing", "--engine")):
+        with pytest.raises(RegardError, match=sentence):
+            ServedModels([runs[folder]], languages={}, places=1, device="cpu", engine=engine)
+    models = ServedModels([runs["enfr"]], languages={}, places=8, device="cpu", engine="ctranslate2-int8")
+    asked = {"q": "The cat sees the house.", "source": "en", "target": "fr"}
+    with TestClient(application(models, host="127.0.0.1"), base_url="http://127.0.0.1") as client:
+        found = client.post("/translate", json=asked).json()["translatedText"]
+    beside = regard.load(runs["enfr"], device="cpu")
+    beside.searcher = open_engine("ctranslate2-int8", beside)
+    assert found == beside.translate(asked["q"])

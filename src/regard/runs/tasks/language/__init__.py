@@ -35,9 +35,9 @@ class LanguageTask(Task):
     comparison = ".comparison.language_task:LANGUAGE"
 
     def open_corpus(self, recipe: Recipe) -> Corpus:
-        from regard.runs.data_lookup import text_asked_for
+        from regard.runs.data_lookup import template_in, text_asked_for
 
-        return text_asked_for(recipe.data)
+        return text_asked_for(recipe.data, None if recipe.start is None else template_in(Path(recipe.start.run)))
 
     def corpus_of(self, folder: Path, recipe: Recipe) -> Corpus:
         from regard.runs.data_lookup import corpus_of
@@ -51,8 +51,9 @@ class LanguageTask(Task):
 
     def cut(self, recipe: Recipe, corpus: Any, tokenizers: Tokenizers) -> TextData:
         from regard.runs.tasks.language.data import TextData
+        from regard.text.chat_template import read_template
 
-        return TextData.cut(corpus, tokenizers)
+        return TextData.cut(corpus, tokenizers, "" if recipe.start is None else read_template(Path(recipe.start.run)))
 
     def trained_on(self, folder: Path, recipe: Recipe) -> TextLines:
         return self.corpus_of(folder, recipe).splits["train"]

@@ -18,6 +18,7 @@ from regard.systems.model import Model
 from regard.text.batches.text_batches import Streams, Windows
 from regard.text.cached_text import cached_tokenizer
 from regard.text.corpus import Corpus
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.tokens import TokenArray
 from regard.training.loop import Batches
 from regard.training.validation import TextValidation, Validation
@@ -30,12 +31,14 @@ class TextData(Data):
     corpus: Corpus
     tokenizers: Tokenizers
     arrays: Mapping[str, TokenArray]
+    chat_template: str = ""
 
     @classmethod
-    def cut(cls, corpus: Corpus, tokenizers: Tokenizers) -> TextData:
+    def cut(cls, corpus: Corpus, tokenizers: Tokenizers, inherited: str = "") -> TextData:
+        """`inherited`: the chat template of the run that it starts from."""
         arrays = {split: tokens_of(corpus, tokenizers.target, split) for split in ("train", "valid")}
         check_tokens(corpus, arrays)
-        return cls(corpus, tokenizers, arrays)
+        return cls(corpus, tokenizers, arrays, inherited if corpus.template is None else corpus.template.source)
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -58,17 +61,24 @@ class TextData(Data):
 
     def batches(self, recipe: Recipe, model: Model) -> Batches:
         settings, ids, target = recipe.training, self.arrays["train"].ids, self.tokenizers.target
+        counted, begin = self.arrays["train"].counted, boundary(target, self.arrays["train"])
         rows = min(settings.rows, max(1, len(ids) // settings.window))  # a short text fills fewer rows
         if settings.batches == "windows":
-            return Windows(ids, rows, settings.window, target.eos, settings.seed, target.begin)
+            return Windows(ids, rows, settings.window, target.eos, settings.seed, begin, counted)
         if grows(model):
             raise RegardError(f"The state of {recipe.system} grows with the text: use training.batches windows.")
-        return Streams(ids, rows, settings.window, target.eos, target.begin)
+        return Streams(ids, rows, settings.window, target.eos, begin, counted)
 
     def validation(self, recipe: Recipe, model: Model) -> Validation:
         limit = recipe.training.validation_tokens or None
-        target = self.tokenizers.target
-        return TextValidation(self.arrays["valid"].ids[:limit], target.eos, target.begin)
+        target, array = self.tokenizers.target, self.arrays["valid"]
+        counted = None if array.counted is None else array.counted[:limit]
+        return TextValidation(array.ids[:limit], target.eos, boundary(target, array), counted)
+
+
+def boundary(tokenizer: Tokenizer, array: TokenArray) -> int | None:
+    """What is read where `<eos>` was predicted; None: `<eos>` itself, since dialogues contain their boundaries."""
+    return tokenizer.begin if array.counted is None else None
 
 
 def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:

@@ -12,9 +12,12 @@ from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.report.progress import progress
 from regard.runs.data_lookup import tokens_of
+from regard.runs.tasks.language.data import boundary
 from regard.text.corpus import Corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.tokens import TokenArray
+
+SAID = "what the assistant says, with the end of each turn"
 
 if TYPE_CHECKING:
     from regard.runs.tasks.language.writing import WritingRun
@@ -31,14 +34,16 @@ def evaluate_text(
     documents: bool,
 ) -> dict[str, Any]:
     """The scores of a split; `seen` says how much of it was trained on."""
-    array, eos, begin = tokens_of(corpus, run.tokenizer, split), run.tokenizer.eos, run.tokenizer.begin
+    array, eos = tokens_of(corpus, run.tokenizer, split), run.tokenizer.eos
+    begin = boundary(run.tokenizer, array)
     began = time.perf_counter()
-    result, cut = Likelihood(0.0, 0), Documents.cut(array.ids, eos) if documents else None
+    result, read, cut = Likelihood(0.0, 0), 0, Documents.cut(array.ids, eos) if documents else None
     with progress(f"evaluating {split}", len(array.ids), unit=" tokens") as bar:
         for losses in token_losses(run.model, array.ids, method, eos=eos, begin=begin, rows=rows):
             if cut is not None:
-                cut.add(result.tokens, losses)
-            result = result.plus(losses)
+                cut.add(read, losses)
+            read += len(losses)
+            result = result.plus(losses if array.counted is None else losses[array.counted[read - len(losses) : read]])
             bar.advance(len(losses))
     seconds = time.perf_counter() - began
     why_not = no_bits_per_character(run.tokenizer, array)
@@ -56,7 +61,7 @@ def evaluate_text(
         "unknown_tokens": array.unknown,
         "unknown_rate": array.unknown / max(result.tokens, 1),
         **({"impossible_tokens": result.impossible} if result.impossible else {}),
-        "counted": "every token, with <eos> at the end of each line",
+        "counted": "every token, with <eos> at the end of each line" if array.counted is None else SAID,
         "method": method.sentence,
         "tokenizer": f"{run.tokenizer.kind}, {run.tokenizer.vocabulary} symbols",
         "parameters": run.parameters,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,15 +12,19 @@ import torch
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
+from regard.decoding.adjustments import Adjustment
 from regard.decoding.beam import WIDEST, beam_search
+from regard.decoding.constraints import Constraints
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
+from regard.decoding.growing_text import GrowingText, Until
 from regard.decoding.sampling import Sampling, mask_tokens, one_sampling, sampling_probabilities
+from regard.runs.data_lookup import template_of
 from regard.runs.lists import each_line
 from regard.runs.run import Run
 from regard.runs.store.folder import forbidden_tokens
 from regard.runs.tasks.language.scores import NextToken
-from regard.text.chat_template import read_template
+from regard.text.chat_template import ChatTemplate, read_messages, read_template
 
 
 @checked
@@ -31,6 +35,66 @@ class WritingRun(Run):
     def chat_template(self) -> str:
         """The template with which it writes dialogues, in Jinja; "" if it has none of its own."""
         return read_template(self.folder)
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """Its chat template, or the plain one; it renders dialogues in a process of its own."""
+        return template_of(self.chat_template, self.tokenizer)
+
+    def reply(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int = 200,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        """Answer a dialogue, and give each piece of the answer as soon as it is written.
+
+        Args:
+            messages: The dialogue so far, as [{"role": "user", "content": "Hello"}].
+            max_tokens: The most tokens to write.
+            sampling: How to draw.
+            seed: The seed of the draws.
+
+        Yields:
+            The pieces of the answer, up to where the template ends it.
+
+        Raises:
+            RegardError: If the template cannot write the dialogue, or an argument is wrong.
+        """
+        prompt = self.template.prompt(read_messages(list(messages)))
+        read = [self.tokenizer.begin, *self.tokenizer.encode_template(prompt)]
+        ends, stops = self.reply_ends()
+        written = GrowingText(self.tokenizer, read[1:])
+        until, blank = Until(stops), True
+        limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": self._lines(0), "seed": seed}
+        for _, tokens, done in self._engine(sampling or Sampling(), rows=1).stream([Prompt(read)], **limits):
+            for place, token in enumerate(tokens, 1):
+                ended = token in ends or (done and place == len(tokens))
+                piece = until.add("" if token in ends else written.add([token]), ended)
+                piece = piece.lstrip() if blank else piece
+                blank = blank and not piece
+                if piece:
+                    yield piece
+                if until.met or ended:
+                    return
+
+    def reply_ends(self) -> tuple[frozenset[int], tuple[str, ...]]:
+        """Where an answer ends.
+
+        Returns:
+            The tokens that end it, such as <|im_end|>, and the texts before which it ends.
+
+        Raises:
+            RegardError: If the template cannot write a dialogue.
+        """
+        closing = self.tokenizer.encode_template(self.template.closing)
+        if closing[0] in self.tokenizer.specials and self.tokenizer.kind == "imported":
+            return frozenset((closing[0], self.tokenizer.eos)), ()
+        return frozenset(() if self.tokenizer.begin == self.tokenizer.eos else (self.tokenizer.eos,)), (
+            self.template.closing,
+        )
 
     def generate(
         self,
@@ -50,7 +114,7 @@ class WritingRun(Run):
         Args:
             prompt: The beginning of the text.
             max_tokens: The most tokens to write.
-            sampling: How to draw, as one object; or give its fields instead:
+            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
             temperature: 0 always writes the most probable token (greedy); 1 unless given.
             top_k: Draw from this many of the most probable tokens; 0 is no limit.
             top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
@@ -64,12 +128,12 @@ class WritingRun(Run):
         Raises:
             RegardError: If an argument is wrong.
         """
-        opening = self.opening(prompt)
-        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
-        (tokens,) = engine.texts(
+        how = one_sampling(sampling, temperature, top_k, top_p)
+        opening = self.opening(prompt, exact=how.constrained)
+        (tokens,) = self._engine(how, rows=1).texts(
             [opening], max_tokens=max_tokens, lines=self._lines(lines), seed=seed, on_reread=on_reread
         )
-        return self.tokenizer.decode([*opening.tokens[1:], *tokens])
+        return self.tokenizer.decode([*opening.tokens[1:], *self._content(how, tokens)])
 
     def stream(
         self,
@@ -89,7 +153,7 @@ class WritingRun(Run):
         Args:
             prompt: The beginning of the text.
             max_tokens: The most tokens to write.
-            sampling: How to draw, as one object; or give its fields instead:
+            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
             temperature: 0 always writes the most probable token (greedy); 1 unless given.
             top_k: Draw from this many of the most probable tokens; 0 is no limit.
             top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
@@ -103,13 +167,13 @@ class WritingRun(Run):
         Raises:
             RegardError: If an argument is wrong.
         """
-        opening = self.opening(prompt)
+        how = one_sampling(sampling, temperature, top_k, top_p)
+        opening = self.opening(prompt, exact=how.constrained)
         read, written = list(opening.tokens[1:]), self.as_read(prompt)
-        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
         limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": self._lines(lines)}
-        steps = engine.stream([opening], seed=seed, on_reread=on_reread, **limits)
+        steps = self._engine(how, rows=1).stream([opening], seed=seed, on_reread=on_reread, **limits)
         for _, tokens, _ in steps:
-            read += tokens
+            read += self._content(how, tokens)
             text = self.tokenizer.decode(read)
             if len(text) > len(written):  # else a character has bytes to come
                 yield text[len(written) :]
@@ -118,6 +182,10 @@ class WritingRun(Run):
     def _lines(self, lines: int) -> int:
         """The lines to write; a text that ends and begins with different tokens has one, whatever it contains."""
         return lines or int(self.tokenizer.begin != self.tokenizer.eos)
+
+    def _content(self, how: Sampling, tokens: list[int]) -> list[int]:
+        """Tokens without the <eos> that ends a constrained text, and is not part of it."""
+        return tokens[:-1] if how.constrained and tokens[-1:] == [self.tokenizer.eos] else tokens
 
     @torch.no_grad()
     def choices(
@@ -138,13 +206,16 @@ class WritingRun(Run):
             RegardError: If an argument is wrong.
         """
         check_range("--top", top, 0)
-        opening = self.opening(prompt)
+        how = sampling or Sampling()
+        opening = self.opening(prompt, exact=how.constrained)
         read, written = list(opening.tokens[1:]), self.as_read(prompt)
         end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
         logits, _ = read_prompts(self.model, [end], None)
         allowed = mask_tokens(logits, [*self.forbidden, *opening.unfit])
-        drawn = sampling_probabilities(allowed, sampling or Sampling())[0]
         whole = logits.double().softmax(-1)[0]
+        if how.adjusts:
+            allowed = Adjustment(how, opening.tokens, self.constraints.begin(how))(allowed[0])[None]
+        drawn = sampling_probabilities(allowed, how)[0]
         found: list[NextToken] = []
         for number in allowed[0].sort(descending=True, stable=True).indices.tolist():
             if len(found) == top:
@@ -190,7 +261,7 @@ class WritingRun(Run):
         Args:
             prompts: The beginnings of the lines: a list, an open file, or one string.
             max_tokens: The most tokens to write for each.
-            sampling: How to draw, as one object; or give its fields instead:
+            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
             temperature: 0 always writes the most probable token (greedy); 1 unless given.
             top_k: Draw from this many of the most probable tokens; 0 is no limit.
             top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
@@ -207,13 +278,15 @@ class WritingRun(Run):
         """
         taken: deque[list[int]] = deque()  # what was read of the prompts that are still to be answered
 
+        how = one_sampling(sampling, temperature, top_k, top_p)
+
         def openings() -> Iterator[Prompt]:
             for prompt in each_line(prompts):
-                opening = self.opening(prompt)
+                opening = self.opening(prompt, exact=how.constrained)
                 taken.append(list(opening.tokens[1:]))
                 yield opening
 
-        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows, one_line=True)
+        engine = self._engine(how, rows, one_line=True)
         limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": 1, "seed": seed, "first": before}
         for tokens in engine.texts(openings(), on_reread=on_reread, **limits):
             line = tokens[:-1] if tokens[-1:] == [self.tokenizer.eos] else tokens
@@ -240,10 +313,17 @@ class WritingRun(Run):
         """
         if rows is not None:
             check_range("--rows", rows, 1)
-        forbidden, eos = forbidden_tokens(self.tokenizer, self.unseen, one_line=one_line), self.tokenizer.eos
-        return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=self.install)
+        unseen = () if sampling.constrained else self.unseen  # a constraint may ask for bytes that are new to the model
+        forbidden, eos = forbidden_tokens(self.tokenizer, unseen, one_line=one_line), self.tokenizer.eos
+        how: dict[str, Any] = {"sampling": sampling, "guides": partial(self.constraints.begin, sampling)}
+        return Engine(self.model, eos=eos, forbidden=forbidden, rows=rows, install=self.install, **how)
 
-    def opening(self, prompt: str) -> Prompt:
+    @cached_property
+    def constraints(self) -> Constraints:
+        """Follows constraints with the run's tokens."""
+        return Constraints(self.tokenizer)
+
+    def opening(self, prompt: str, *, exact: bool = False) -> Prompt:
         """Encode a prompt.
 
         Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
@@ -251,6 +331,7 @@ class WritingRun(Run):
 
         Args:
             prompt: The beginning of a text.
+            exact: Read a space at its end as well.
 
         Returns:
             The tokens to read, and the tokens that may not come next.
@@ -258,7 +339,7 @@ class WritingRun(Run):
         Raises:
             RegardError: If an argument is wrong.
         """
-        if not prompt.endswith(" ") or not prompt.strip() or not self._without_space:
+        if exact or not prompt.endswith(" ") or not prompt.strip() or not self._without_space:
             return Prompt([self.tokenizer.begin, *self.tokenizer.encode(prompt)])
         return Prompt([self.tokenizer.begin, *self.tokenizer.encode(prompt[:-1])], self._without_space)
 

@@ -46,4 +46,7 @@ def search_or_draw(
         return one_beam(beam, length_penalty)
     if beam is not None or length_penalty is not None:
         raise RegardError("beam searches, but sampling and temperature sample: give only one of them.")
-    return one_sampling(sampling, temperature, top_k, top_p)
+    drawn = one_sampling(sampling, temperature, top_k, top_p)
+    if drawn.adjusts:
+        raise RegardError("Penalties, biases and constraints are for language models: leave them out.")
+    return drawn

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.decoding.growing_text import GrowingText, Until
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.web.serve.growing_text import GrowingText, Until
 
 LINES = ["The cat (an old one) sees “some” bread, and: that's it.", "Étienne dort… 42 fois !", "日本語 €"] * 3
 
