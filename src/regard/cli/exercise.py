@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -45,7 +45,7 @@ def exercise(
         if out is not None:
             raise RegardError(f"Name the exercise to write to {out}, as in `regard exercise causal-mask --out {out}`.")
         headings = {"name": "exercise", "title": "what you write", "chapter": "chapter", "level": "difficulty"}
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"name": each.name, "title": each.title, "chapter": find(each.lecture).page.name, "level": each.level}
             for each in EXERCISES
         ]
