@@ -149,7 +149,7 @@ def study(file: Path, tokenizer: Path | None, count: int, place: Path) -> None:
             )
             for one, other in zip(exact, found)
         ]
-        print(f"| (llama.cpp, the file beside the export) | {compare(*map(list, zip(*both)))} |", flush=True)
+        print(f"| (llama.cpp: the file, compared with the export) | {compare(*map(list, zip(*both)))} |", flush=True)
     import_file(file, place / "half", tokenizer, "bf16")
     half = regard.load(place / "half", device="cpu")
     row("Regard, `--precision bf16`", ours(half))
