@@ -44,7 +44,6 @@ from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.checkpointing import SNAPSHOTS, kept_weights, weights_in
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
-CHAT_TEMPLATE = "chat_template.jinja"
 
 
 def open_recipe(folder: Path) -> Recipe:

@@ -44,7 +44,7 @@ class Tokenization:
 
         tokens = encode() if len(asked.prompt) <= SHORT else await asyncio.to_thread(encode)
         if asked.add_special_tokens:
-            tokens = [tokenizer.eos, *tokens]
+            tokens = [tokenizer.begin, *tokens]
         words = [tokenizer.token(token) for token in tokens] if asked.return_token_strs else None
         return {"count": len(tokens), "max_model_len": longest_of(worker.run), "tokens": tokens, "token_strs": words}
 
