@@ -1,10 +1,9 @@
 """Comparing translators: the same pairs and tokens, the same search, the same test sentences, by BLEU.
 
-    BLEU* = mean over S seeds of BLEU on n sentences drawn with replacement, the same n for every system
-            + s/√S · t_{S−1}                                     s: standard deviation of BLEU over seeds
+A corpus's BLEU is not a mean over sentences. Its jackknife pseudo-values are (n sentences, BLEU without sentence i),
+and their means, variances and pairs enter the interval over sentences and seeds of `evaluation/intervals.py`:
 
-The first line is Koehn's (2004) paired bootstrap; the second is the uncertainty over seeds, by Student's t as in
-`evaluation/intervals.py`. Differences between systems are paired.
+    B_i = n BLEU − (n − 1) BLEU_{−i}
 """
 
 from __future__ import annotations

@@ -272,15 +272,15 @@ def test_a_mean_curve_is_the_mean_of_first_validations_then_of_second_ones():
 def test_sets_not_told_apart_are_all_the_largest_in_which_no_two_differ(drawn):
     count, same = drawn
     order = "abcdef"[:count]
-    pairs = [Difference(*pair, -1.0, -2.0, 1.0 if pair in same else -0.5) for pair in combinations(order, 2)]
+    pairs = [Difference(*pair, -1.0, -2.0, 1.0, 0.5 if pair in same else 0.01) for pair in combinations(order, 2)]
     inner = [set(s) for n in range(2, 7) for s in combinations(order, n) if set(combinations(s, 2)) <= same]
     largest = [s for s in inner if not any(s < other for other in inner)]
     assert sorted(map(sorted, largest)) == sorted(map(list, alike(order, pairs)))
 
 
-def test_rows_differ_where_zero_lies_outside_the_interval_and_are_named_in_groups():
-    intervals = [(0.1, 1.0), (0.0, 1.0), (-1.0, 1.0), (-1.0, 0.0), (-1.0, -0.1)]
-    assert [Difference("a", "b", 0.0, *each).beyond for each in intervals] == [True, False, False, False, True]
+def test_rows_differ_by_their_corrected_p_value_and_are_named_in_groups():
+    corrected = [0.001, 0.05, 0.0501, 1.0]
+    assert [Difference("a", "b", 0.5, 0.1, 0.9, p).beyond for p in corrected] == [True, True, False, False]
     assert named([("a", "b"), ("c", "d", "e")]) == "a and b; c, d and e"
     assert named([]) == ""
 

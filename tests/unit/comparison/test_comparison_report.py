@@ -288,7 +288,7 @@ def test_of_one_seed_the_sentences_speak_of_these_two_runs(compared, lstm):
     assert finding(done).startswith(f"Of these runs, that of {first} has the best perplexity: ")
     assert finding(done).endswith(
         f" For these two runs ({first} and {second}) the difference is {where} the noise of documents of the test "
-        "text: training again with another seed can turn the order round."
+        "text: training again with other seeds can reverse the order."
     )
     grams = compared({"2-gram": [3.0], "5-gram": [2.0], "lstm": [4.0]})  # the best two are not trained
     assert finding(grams).endswith(
@@ -372,7 +372,7 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
         f"Intervals are over 24 documents of the test text (whole lines, about {round(LENGTH / 24)} tokens each) and "
         "over seeds: 95 % intervals of Student's t from the variances of both, with Satterthwaite's degrees of "
         "freedom; differences are paired, and their p-values corrected for the number of pairs (Holm 1979). "
-        "Generation speed is of one text at a time, greedily. "
+        "Generation speed is for one text at a time, greedily. "
         "Regard 7.8, PyTorch 9.1, Python 3.99, on cpu (x) (CPU threads: 2); 2026-11-15."
     )
     by_steps = methods(compared(training={"validations": 0, "evaluate_every": 7}))

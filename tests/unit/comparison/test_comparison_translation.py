@@ -273,7 +273,7 @@ def test_the_page_shows_lengths_examples_and_methods_and_asks_for_nothing(compar
     for label in LADDER:
         assert page.count(f"<dt>{label}</dt>") == 2
         assert done.results[label, 1]["evaluation"]["translations"][3] in page
-    assert "over seeds: 95 % intervals of Student" in page
+    assert "p-values corrected for the number of pairs" in page
     assert set(re.findall(r"<p class=\"?([^\">]*)", page)) == {"finding", "lead", "more quiet-text"}
     assert re.search(r"sacreBLEU: BLEU nrefs:1\|[^ ]+, chrF nrefs:1\|", methods(done))
     sizes = [of["sentences"] for of in done.rows[0]["by_length"]]
@@ -301,7 +301,7 @@ def test_who_does_not_differ_from_the_best_is_tied_with_it(compared):
     done = compared({"seq2seq": [0.3], "bahdanau": [0.3], "transformer": [0.9]})
     assert set(tied_with_best(done)) == {"seq2seq", "bahdanau"} - {done.order[0]["label"]}
     assert finding(done).endswith(
-        "within the noise of sentences of the test set: training again with another seed can turn the order round."
+        "within the noise of sentences of the test set: training again with other seeds can reverse the order."
     )
     page = comparison_page(done)
     badges = re.findall(r"scope=row>(\w+) <span class=\"tag\">(.*?)</span>", page)
