@@ -23,7 +23,7 @@ from regard.base.reading import read_whole
 from regard.exchange.foreign_folder import Config, read_json
 from regard.exchange.imported_run import MAX_TEMPLATE, checked_template
 from regard.exchange.sentencepiece_file import sentencepiece_model
-from regard.runs.store.folder import CHAT_TEMPLATE
+from regard.text.chat_template import FILE as CHAT_TEMPLATE
 from regard.text.tokenizers.engine import EOS, UNK
 from regard.text.tokenizers.imported import import_engine
 from regard.text.tokenizers.tokenizer import Tokenizer

@@ -29,9 +29,9 @@ from regard.exchange.marian_tokenizers import NO_ROW, Side, has_pair, read_pair
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.runs.load import AnyRun
-from regard.runs.store.folder import CHAT_TEMPLATE
 from regard.runs.store.lock import check_free
 from regard.runs.tasks.task import task_of
+from regard.text.chat_template import FILE as CHAT_TEMPLATE
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import write_safetensors
 

@@ -15,8 +15,9 @@ from regard.base.writing import write_text
 from regard.report.progress import say
 from regard.runs.recipe import Recipe, compose
 from regard.runs.store.create import write_facts, write_folder
-from regard.runs.store.folder import CHAT_TEMPLATE, Tokenizers, build_model, has_source, set_weights
+from regard.runs.store.folder import Tokenizers, build_model, has_source, set_weights
 from regard.runs.store.lock import new_folder
+from regard.text.chat_template import FILE as CHAT_TEMPLATE
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 

@@ -18,9 +18,10 @@ from regard.base.writing import write_text, writing
 from regard.runs.ancestors import NONE, Ancestors
 from regard.runs.recipe import Recipe, written_in
 from regard.runs.store.facts import BEGINNING, FORMAT
-from regard.runs.store.folder import CHAT_TEMPLATE, TOKENIZER_FILES, Tokenizers, count_parameters
+from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.systems.model import Model
 from regard.systems.own.code import in_use, is_own
+from regard.text.chat_template import FILE as CHAT_TEMPLATE
 
 
 def write_folder(
