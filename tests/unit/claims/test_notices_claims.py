@@ -76,7 +76,7 @@ def test_a_trial_has_the_seeds_device_text_and_knobs_that_were_asked_for():
     assert claim.trial(width=-1e9).knob("width") == -1e9  # without limits
     with pytest.raises(RegardError, match="has no knobs"):
         made().trial(gain=1.0)
-    with pytest.raises(RegardError, match="reads no text"):
+    with pytest.raises(RegardError, match="does not read a text"):
         made().trial(data="text")
 
 
