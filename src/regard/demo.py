@@ -82,6 +82,7 @@ def climb(question: Question, folder: Path) -> Comparison:
         data=question.data,
         match=question.match,
         budget=question.budget,
+        seeds=question.seeds,
         size=question.size,
         run=folder,
         settings=question.settings,

@@ -277,7 +277,7 @@ def test_the_page_holds_the_work_of_every_step(regard, runs, seen, tmp_path):
         (["--work", "--step", "99"], "no step 99"),
         (["--work", "--layer", "9"], "no layer '9'"),
         (["--work", "--head", "9"], "no head 9"),
-        (["--step", "1"], "add --work"),
+        (["--step", "1"], "--step works only with --work, --why or --patch: add one of them."),
         (["--work", "--gradients"], "--gradients"),
     ],
 )

@@ -46,7 +46,7 @@ def has_content(path):
 
 SAYS = {  # what the answer to a verb must have
     "evaluate": "perplexity", "systems": "Bahdanau", "doctor": "torch", "laws": "✓", "data": r"my\.txt|pairs\.tsv",
-    "claims": r"C\d+ +[a-z-]+", "inspect": "The", "compare": "perplexity", "lecture": "003",
+    "claims": r"C\d+ +[a-z-]+", "inspect": "The", "compare": "perplexity", "lecture": "chapter|claim",
     "exercise": "causal-mask", "runs": "mine|gallery/gpt",
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ def session(tmp_path_factory):
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_a_page_shows_what_is_printed(page, session):
     found = [difference(step, session.printed(step)) for step in steps(page)]
-    assert len(found) > 3
+    assert len(found) >= 2
     assert not [wrong for wrong in found if wrong]
 
 

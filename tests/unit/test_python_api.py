@@ -144,7 +144,8 @@ RIGHT = {  # for parameters without a default
     "line": "The cat", "number": 1, "name": "cross/0", "data": None, "split": None, "device": "cpu", "pairs": LABELLED,
     "sampling": regard.Sampling(), "query": [0.5], "keys": [[0.0], [1.0]], "values": [1.0, 2.0], "to": "archive",
     "out": "out", "run": "nowhere", "file": "nowhere", "folder": "nowhere",
-    "model": regard.Model(), "place": "self/0", "change": 0.0,
+    "model": regard.Model(), "place": "self/0", "change": 0.0, "texts": LINES, "prompt": LINES[0],
+    "messages": [{"role": "user", "content": "Hello"}],
 }  # fmt: skip
 EXTENDED = ("Layer.", "Cell.", "Model.")  # for a user's own classes to override: their tensors are not checked
 CALLED = [(name, f) for name, f, is_attribute in PUBLIC if not is_attribute and not name.startswith(EXTENDED)]

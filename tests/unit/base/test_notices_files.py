@@ -168,7 +168,7 @@ def test_files_are_those_whose_digests_were_recorded(tmp_path):
     recorded = {"a": file_digest(tmp_path / "a"), "b": file_digest(tmp_path / "b")}
     check_digests(tmp_path, ("a", "b", "c"), recorded)
     (tmp_path / "c").write_text("c")
-    with pytest.raises(RegardError, match=r"c does not belong there"):
+    with pytest.raises(RegardError, match=r"c does not belong in this folder"):
         check_digests(tmp_path, ("a", "b", "c"), recorded)
     (tmp_path / "b").write_text("B")
     with pytest.raises(RegardError, match=r"b is damaged or was changed"):
@@ -262,7 +262,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(tmp_path
         if isinstance(error, OSError):
             assert "disk is full" in str(raised.value)
             assert "untouched" in str(raised.value)
-    with pytest.raises(RegardError, match="nothing is left of it"):
+    with pytest.raises(RegardError, match="its partial files were removed"):
         interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
     assert {each.name for each in tmp_path.iterdir()} == {"file"}
     with pytest.raises(RegardError, match="nothing was written"):

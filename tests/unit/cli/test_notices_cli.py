@@ -168,12 +168,13 @@ def test_every_option_of_serve_reaches_the_server(captured, monkeypatch):
     monkeypatch.setattr("regard.web.listening.listen", listening)
     monkeypatch.setenv("REGARD_TOKEN", "from-the-environment")
     words = ["serve", str(RUN), "--host", "0.0.0.0", "--port", "9000", "--languages", "enfr=en-fr", "--queue", "7",
-             "--access-log", "--precision", "bf16", "--weights", "last", "--device", "cpu"]  # fmt: skip
+             "--engine", "ctranslate2", "--access-log", "--precision", "bf16", "--weights", "last",
+             "--device", "cpu"]  # fmt: skip
     run([*words, "--token", "given"])
     given, how = noted["ServedModels"]
     assert [path.name for path in given[0]] == ["ngram"]
     assert how == {"languages": {"enfr": ("en", "fr")}, "places": 7, "weights": "last", "device": "cpu",
-                   "precision": "bf16"}  # fmt: skip
+                   "precision": "bf16", "engine": "ctranslate2"}  # fmt: skip
     assert noted["application"] == ((models,), {"host": "0.0.0.0", "token": "given", "log": True})
     assert noted["run"][0] == ("app", ("0.0.0.0", 9000))
     assert noted["run"][1]["hangup"] == "reload"

@@ -651,7 +651,8 @@ def test_one_run_at_a_time_here_and_all_of_them_on_other_machines(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(comparison, "read_place", found.append)
     monkeypatch.setattr(comparison, "elsewhere", lambda on, folder: (on, folder))
-    monkeypatch.setattr(comparison, "open_plan", lambda question, folder, jobs: found.append((folder, jobs)))
+    monkeypatch.setattr(comparison, "open_plan", lambda question, folder, jobs, chosen: found.append((folder, jobs)))
+    monkeypatch.setattr(comparison, "plan_power", lambda plan: "")
     monkeypatch.setattr(comparison, "run_all", stop)
     with pytest.raises(Asked):
         regard.compare("nnlm", data=text, **words)
@@ -672,7 +673,7 @@ def test_runs_side_by_side_are_refused_where_time_is_equal(text, tmp_path, monke
 def test_code_of_ones_own_is_named_by_naming_it(text, tmp_path, monkeypatch):
     named = []
     monkeypatch.setattr(comparison, "trust_code", named.append)
-    monkeypatch.setattr(comparison, "open_plan", lambda *words: stopped(None))
+    monkeypatch.setattr(comparison, "open_plan", lambda *words, **more: stopped(None))
     with pytest.raises(Stopped):
         regard.compare(["./mine.py:Mine", "nnlm"], data=text, run=tmp_path / "c")
     assert named == ["./mine.py:Mine"]

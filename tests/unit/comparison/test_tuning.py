@@ -98,8 +98,8 @@ def test_a_warm_up_takes_at_most_a_third_of_the_steps():
 
 def test_the_cost_is_stated_before():
     assert stated_cost(question("lstm", "gpt")) == (
-        "Tuning: 6 trials of each system, 12 trainings, and then 6 more with the chosen settings; 100 000 tokens each, "
-        "1 800 000 tokens in all."
+        "Tuning: 6 trials of each system, 12 trainings, and then 6 more with the chosen settings; 100,000 tokens each, "
+        "1,800,000 tokens in all."
     )
     timed = Question(("gpt",), "pyref", "seconds", "60s", 2, tune=4)
     assert stated_cost(timed).endswith("60 s each, 6 minutes in all.")
@@ -222,7 +222,7 @@ def test_the_same_command_repeats_no_trial_and_another_number_of_trials_is_anoth
     assert again.rows == done.rows
     assert place.labels == []
     assert plan_file(trials_folder(done.folder)).name == TRIALS
-    with pytest.raises(RegardError, match="holds another comparison"):
+    with pytest.raises(RegardError, match="contains another comparison"):
         regard.compare(["rnn", "nnlm"], run=done.folder, **words | {"tune": 2})
 
 

@@ -220,7 +220,7 @@ def array(kind, count):
     ({"llama__attention__head_count": [4, 4]}, "must be a whole number"),
     ({"llama__attention__head_count_kv": 0}, "num_key_value_heads is 0"),
     ({"llama__expert_count": 8}, "a mixture of 8 experts"),
-    ({"llama__attention__sliding_window": 128}, "slides a window"),
+    ({"llama__attention__sliding_window": 128}, "its attention sees only a sliding window"),
     ({"llama__attention__key_length": 64, "llama__attention__value_length": 32}, "not as wide as its keys"),
     ({"llama__rope__scaling__type": "yarn"}, "default, linear and llama3"),
     ({"llama__rope__freq_base": float("nan")}, "rope_theta must be a positive number"),

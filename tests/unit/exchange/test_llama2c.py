@@ -86,15 +86,15 @@ def test_log_probabilities_are_those_of_the_same_weights_elsewhere(tmp_path, tie
 
 
 @pytest.mark.parametrize("header, said", [
-    ({"width": 0}, "its size is not what its header says"),
-    ({"width": 2**31 - 1}, "its size is not what its header says"),
-    ({"layers": -1}, "its size is not what its header says"),
-    ({"layers": 2**31 - 1}, "its size is not what its header says"),
-    ({"heads": 0}, "its size is not what its header says"),
-    ({"heads": 5}, "its size is not what its header says"),
-    ({"groups": 3}, "its size is not what its header says"),
-    ({"vocabulary": -(2**31)}, "its size is not what its header says"),
-    ({"context": 33}, "its size is not what its header says"),
+    ({"width": 0}, "its size does not match its header"),
+    ({"width": 2**31 - 1}, "its size does not match its header"),
+    ({"layers": -1}, "its size does not match its header"),
+    ({"layers": 2**31 - 1}, "its size does not match its header"),
+    ({"heads": 0}, "its size does not match its header"),
+    ({"heads": 5}, "its size does not match its header"),
+    ({"groups": 3}, "its size does not match its header"),
+    ({"vocabulary": -(2**31)}, "its size does not match its header"),
+    ({"context": 33}, "its size does not match its header"),
 ])  # fmt: skip
 def test_a_header_that_contradicts_the_file_is_refused_before_anything_is_read(tmp_path, header, said):
     write(tmp_path / "m.bin", llama(), header=header)

@@ -84,7 +84,7 @@ def test_every_setting_that_was_changed_is_found(system, tmp_path):
                 _check_kept(tree, other, tmp_path)
             else:
                 key = part if name is None else f"{part}.{name}"
-                with pytest.raises(RegardError, match=rf"was changed: {key} was .* and is 'another'"):
+                with pytest.raises(RegardError, match=rf"was changed: {key} was .* and is now 'another'"):
                     _check_kept(tree, other, tmp_path)
     assert set(MAY_MOVE) == {"corpus", "also", "monolingual", "translator"}
     assert set(MAY_CHANGE) == {"accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads"}
@@ -96,7 +96,7 @@ def test_a_run_opens_with_the_recipe_it_was_made_with_and_no_other(counted, tmp_
     text = (copy / "recipe.toml").read_text()
     (copy / "recipe.toml").write_text(text.replace("order = 3", "order = 4"))
     assert text != (copy / "recipe.toml").read_text()
-    with pytest.raises(RegardError, match=r"model\.order was 3 and is 4"):
+    with pytest.raises(RegardError, match=r"model\.order was 3 and is now 4"):
         open_recipe(copy)
 
 
@@ -237,7 +237,7 @@ def test_data_are_found_where_they_were_or_beside_the_run_or_here(counted, tmp_p
     here.mkdir()
     monkeypatch.chdir(here)
     recipe = counted.recipe.replace(data={"corpus": str(tmp_path / "gone" / "text.txt")})
-    with pytest.raises(RegardError, match="is missing; Regard looked at"):
+    with pytest.raises(RegardError, match="are missing; Regard looked at"):
         with_data_found(run, recipe)
     for place in (here, run, tmp_path / "gone"):
         place.mkdir(exist_ok=True)
@@ -255,7 +255,7 @@ def test_the_split_is_test_unless_there_is_none(counted):
         choose_split(corpus, "dev")
     assert is_whole_file(counted.recipe.data.corpus, "all")
     assert not is_whole_file("phrasebook", None)
-    with pytest.raises(RegardError, match="--split all uses a --data file as it is, and phrasebook is none"):
+    with pytest.raises(RegardError, match="--split all reads the whole of --data, but phrasebook is not a file"):
         is_whole_file("phrasebook", "all")
     refuse_reading("", "utf-8")
     for columns, encoding in (("1,2", "utf-8"), ("", "latin-1")):
@@ -325,7 +325,9 @@ def test_how_much_of_held_out_text_an_ancestor_was_trained_on(counted):
     assert Ancestors((parent,)).notes(corpus) == ["No line of valid or test was trained on by parent."]
     assert Ancestors().notes(corpus) == []
     unknown = Ancestors(({**parent, "unknown": "what parent was trained on"},)).notes(corpus)
-    assert unknown == ["Lines of valid or test may not be held out, as it is unknown what parent was trained on."]
+    assert unknown == [
+        "Lines of valid or test may have been trained on, since it is unknown what parent was trained on."
+    ]
     assert provenance(parent) == "weights w, trained on x, checksum c"
     assert provenance({**parent, "unknown": "?"}) == "weights w, its text is unknown"
     assert known.among([test[0], 5]) == {test[0]}

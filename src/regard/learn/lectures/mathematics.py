@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 from xml.etree import ElementTree
 
 from latex2mathml.converter import convert
@@ -16,6 +17,16 @@ SPACED = ("=", "≤", "≥", "<", ">", "≈", "∝", "≠", "→", "⇒", "⇔",
 @cache
 def as_mathml(latex: str, *, block: bool = False) -> str:
     return convert(latex, display="block" if block else "inline")
+
+
+@cache
+def as_tree(latex: str, *, block: bool = False) -> list[Any]:
+    """MathML as lists [element, attributes, text, parts], from which a page makes its elements."""
+    return _tree(ElementTree.fromstring(as_mathml(latex, block=block)))
+
+
+def _tree(node: ElementTree.Element) -> list[Any]:
+    return [node.tag.rpartition("}")[2], dict(node.attrib), node.text or "", [_tree(part) for part in node]]
 
 
 @cache

@@ -24,7 +24,7 @@ from regard.learn.lectures.lecture_pages import (
     lectures,
     verdict_words,
 )
-from regard.learn.lectures.mathematics import FORMULA, as_mathml
+from regard.learn.lectures.mathematics import FORMULA, as_tree
 from regard.web.lab.application import asked, in_thread, reply
 from regard.web.lab.requests import Lecture, OneName
 
@@ -64,7 +64,7 @@ def _whole(name: str) -> dict[str, Any]:
     return _head(page) | {
         "begin": "\n".join(begin.splitlines()[3:]),  # after title and summary
         "sections": [_section(text, entries.get(text.strip())) for text in sections],
-        "formulas": {one[1] or one[2]: as_mathml(one[1] or one[2], block=bool(one[1])) for one in _formulas(page)},
+        "formulas": {one[1] or one[2]: as_tree(one[1] or one[2], block=bool(one[1])) for one in _formulas(page)},
         "at": found.entry.title if found else "",
     }
 

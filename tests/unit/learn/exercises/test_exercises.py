@@ -18,6 +18,8 @@ from regard.learn.exercises.grading_process import AnswerEnded, grader_of, signa
 from regard.learn.exercises.library_calls import ANSWERS, library_call
 from regard.learn.exercises.remote_function import RemoteFunction
 from regard.learn.exercises.wire import decoded, read_bytes, write_message
+from regard.learn.lectures import find
+from regard.learn.lectures.lecture_pages import CHAPTERS
 
 SOURCE = Path(regard.__file__).parent
 
@@ -67,10 +69,9 @@ def test_each_exercise_has_a_sheet_a_solution_and_two_usual_mistakes():
 def test_a_sheet_names_itself_and_its_lecture_and_has_one_blank(name):
     exercise = find_exercise(name)
     document = ast.get_docstring(ast.parse(exercise.sheet))
-    lecture, line = exercise.lecture.split(":")
+    chapter = CHAPTERS.index(find(exercise.lecture).page.name) + 1
     assert document.startswith(f"Exercise {name}: ")
-    assert f"lecture {lecture}, line" in document
-    assert line in document
+    assert f"(chapter {chapter} of the course)" in document
     assert exercise.sheet.count("NotImplementedError") == 1
     assert f"def {exercise.function}(" in exercise.sheet
 

@@ -409,7 +409,7 @@ def test_uploads_end_at_their_last_byte_and_file(folder, monkeypatch):
     monkeypatch.setattr(uploads, "MOST_PARTS", 2)
     first = uploads.take(folder, "c.txt", "", b"1", last=False)["token"]
     uploads.take(folder, "d.txt", "", b"1", last=False)
-    with pytest.raises(RegardError, match="2 files are already being sent"):
+    with pytest.raises(RegardError, match="2 uploads are already open"):
         uploads.take(folder, "e.txt", "", b"1", last=False)
     assert uploads.take(folder, "c.txt", first, b"2", last=True)["bytes"] == 2  # one that has begun may end
     assert uploads.take(folder, "../ä b.tar.gz", "", b"x", last=True)["name"] == "ä-b.tar.gz"

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from regard.base.errors import RegardError
 from regard.base.fields import FieldError
 from regard.decoding.beam import Beam
+from regard.decoding.growing_text import Until
 from regard.web.serve import api_server, served_models, translation_api, workers
 from regard.web.serve.access_log import AccessLog
 from regard.web.serve.completions_api import CompletionAnswer, CompletionChoice
-from regard.web.serve.growing_text import Until
 from regard.web.serve.requests import BadRequest, DetectRequest, TranslateRequest
 from regard.web.serve.scheduler import Failed, Job, Scheduler, failure
 from regard.web.serve.served_models import Full, Served, files_of, languages_of, longest_of, refuse_length
@@ -75,7 +75,7 @@ def test_languages_that_are_not_named_are_asked_for(data):
 def test_a_text_may_fill_the_context_and_not_more():
     refuse_length("m", 10, 4, 5)
     with pytest.raises(
-        RegardError, match=r"m holds 10 tokens, but this needs 11 \(1 for the boundary, 5 of the prompt"
+        RegardError, match=r"m has a context of 10 tokens, but this needs 11 \(1 for the boundary, 5 of the prompt"
     ):
         refuse_length("m", 10, 5, 5)
     assert longest_of(SimpleNamespace(model=SimpleNamespace(context=64))) == 64

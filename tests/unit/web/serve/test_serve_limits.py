@@ -46,7 +46,14 @@ def worker(runs):
 
 def job(temperature, tokens=3):
     return TextJob(
-        Prompt([0]), Sampling(temperature), max_tokens=tokens, seed=0, number=0, live=False, events=asyncio.Queue()
+        Prompt([0]),
+        Sampling(temperature),
+        max_tokens=tokens,
+        lines=0,
+        seed=0,
+        number=0,
+        live=False,
+        events=asyncio.Queue(),
     )
 
 

@@ -14,16 +14,14 @@ function shownAs(command, runs) {
 
 const SPACE = "http://www.w3.org/1998/Math/MathML";
 
-// MathML that the server made from a formula; only elements of MathML and their plain attributes are taken.
-function typeset(source) {
-  const take = (node) => {
-    const made = document.createElementNS(SPACE, node.localName);
-    for (const { name, value } of node.attributes) if (/^(display|stretchy|mathvariant|fence|form|separator|accent|width|columnalign|linethickness|minsize|maxsize)$/.test(name)) made.setAttribute(name, value);
-    made.append(...[...node.childNodes].map((part) => (part.nodeType === Node.ELEMENT_NODE ? take(part) : document.createTextNode(part.textContent))));
-    return made;
-  };
-  const { documentElement: root } = new DOMParser().parseFromString(source, "application/xml");
-  return root.namespaceURI === SPACE && root.localName === "math" ? take(root) : null;
+// The elements of a formula, from [element, attributes, text, parts]; they are elements of MathML with plain attributes, and nothing else.
+const PLAIN = /^(display|stretchy|mathvariant|fence|form|separator|accent|width|columnalign|linethickness|minsize|maxsize)$/;
+
+function typeset([name, attributes, text, parts]) {
+  const made = document.createElementNS(SPACE, name);
+  for (const [key, value] of Object.entries(attributes)) if (PLAIN.test(key)) made.setAttribute(key, value);
+  made.append(text, ...parts.map(typeset));
+  return made;
 }
 
 export default {
