@@ -27,7 +27,7 @@ from regard.comparison.tuning import validated
 from regard.report.progress import hush
 from regard.runs.resume import resume
 from regard.runs.run import Run
-from regard.runs.run_report import write_report
+from regard.runs.run_report import NAME, write_report
 from regard.runs.store.facts import read_facts
 from regard.runs.train import train_recipe
 from regard.systems.own.code import named_before
@@ -59,6 +59,8 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     else:
         trained = _effort(run, before) | {"side_by_side": jobs}
         write_text(path, json.dumps(with_digest(trained), indent=2) + "\n")
+    if not (folder / NAME).exists():  # the disk failed while its page was written, which only gave a note
+        write_report(run)
     measured = validated(run) if plan.of_trials else plan.task.measure(plan, entrant, run)
     write_text(path, json.dumps(with_digest(trained | measured), indent=2, ensure_ascii=False) + "\n")
 

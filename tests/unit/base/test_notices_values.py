@@ -98,7 +98,7 @@ def test_a_near_name_comes_before_the_list_of_all():
     assert did_you_mean("steps", ["training.steps", "model.width"]) == ": did you mean training.steps?"
     assert did_you_mean("--steps", ["--training.steps"]) == ": did you mean --training.steps?"
     assert did_you_mean("zzz", ["layers", "width"]) == "; choose one of layers, width."
-    assert did_you_mean("zzz", ["layers", "width"], ["only"]) == " (there are only)."
+    assert did_you_mean("zzz", ["layers", "width"], ["only"]) == "; choose one of only."
     assert closest("LSTM", ["gru", "lstm"]) == ["lstm"]
 
 
