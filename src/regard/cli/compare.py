@@ -90,7 +90,7 @@ def compare(
     budget
         tokens such as 5M (target tokens for pairs), or a time such as 60s
     seeds
-        train each system with the seeds 1 to N; fewer than 3 compare runs, not systems
+        train each system with seeds 1 to N; with fewer than 3, the table compares runs, not systems
     prompt
         beginning of the sample from each language model [default: the first words of the held-out text]
     jobs

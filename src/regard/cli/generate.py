@@ -72,13 +72,13 @@ def generate(
     temperature
         below 1: safer, above 1: more varied, 0: greedy
     min_p
-        sample from tokens at least this share as probable as the most probable one
+        sample only from tokens whose probability is at least this share of the most probable token's
     repetition_penalty
         above 1: tokens of the prompt and the text become less probable
     presence_penalty
         subtracted from the logits of tokens that the text contains
     frequency_penalty
-        subtracted once for each time that the text contains the token
+        subtracted from a token's logit once for each time it occurs in the text
     logit_bias
         add X to the logit of token number TOKEN; -100 forbids it
     regex

@@ -49,7 +49,7 @@ def serve(
     languages
         languages of a translator whose run does not name them
     engine
-        program that searches for translations, on a CPU: regard, ctranslate2, or ctranslate2-int8 (8-bit weights)
+        engine of the beam search: regard, or, on a CPU, ctranslate2 or ctranslate2-int8 (8-bit weights)
     queue
         maximum number of texts or sentences per model, running or waiting; beyond it, HTTP 503
     access_log

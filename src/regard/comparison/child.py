@@ -25,6 +25,7 @@ from regard.base.writing import write_text
 from regard.comparison.plan import Entrant, Plan
 from regard.comparison.tuning import validated
 from regard.report.progress import hush
+from regard.runs.load import AnyRun
 from regard.runs.resume import resume
 from regard.runs.run import Run
 from regard.runs.run_report import NAME, write_report
@@ -65,7 +66,7 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     write_text(path, json.dumps(with_digest(trained | measured), indent=2, ensure_ascii=False) + "\n")
 
 
-def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, int]:
+def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[AnyRun, int]:
     """The trained run, and the memory that this process used before."""
     before = peak_memory(torch.device("cpu"))
     if folder.is_symlink():

@@ -111,7 +111,7 @@ def measured(comparison: Comparison) -> list[str]:
             f"{max(before) / 2**20:.0f} MiB of it."
         )
     if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
-        found.append("For systems on the GPU, memory is the most that tensors held there while training.")
+        found.append("For systems on the GPU, memory is the peak that tensors used there during training.")
     if (jobs := side_by_side(comparison)) > 1:
         found.append(f"At times at least {jobs} runs shared the machine: each was slower than it would be alone.")
     if sentence := _other_order(comparison):

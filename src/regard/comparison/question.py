@@ -132,7 +132,9 @@ class Question:
             else:
                 rungs.append(Rung(_label(entry.name, [rung.label for rung in rungs]), entry))
         if not rungs:
-            raise RegardError("--placebo trains a system with other seeds, which n-grams do not have: name another.")
+            raise RegardError(
+                "--placebo trains each system again with other seeds, but n-grams have no seeds: name another system."
+            )
         return rungs
 
     def recipe(self, rung: Rung, more: Mapping[str, Mapping[str, Any]] | None = None) -> Recipe:

@@ -154,7 +154,7 @@ MEASURES = {
     "chrf": "chrF",
     "accuracy": "accuracy",
     "macro_f1": "F1, mean over labels",
-    "exact": "share that equals its reference",
+    "exact": "share of translations identical to their reference",
     "perplexity": "perplexity",
     "bits_per_character": "bits per character",
     "cross_entropy": "cross-entropy (nats)",
@@ -250,10 +250,10 @@ def _written(shown: Sequence[dict[str, str]]) -> list[str]:
     if not shown:
         return []
     if "" in shown[0]:
-        lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
+        lead = "From the beginning of a line, at temperature 0.8, with seeds 1 and 2."
         texts = [sample("", one[""]) for one in shown]
     else:
-        lead = "The first held-out examples, with its answers."
+        lead = "The first held-out examples, with the model's answers."
         texts = [side_by_side_texts(one, quiet=["source"]) for one in shown]
     return [heading("What it writes"), paragraph(lead, "lead"), *texts]
 

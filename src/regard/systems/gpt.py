@@ -35,7 +35,9 @@ class Settings(PositionSettings):
         choices=("add", "concatenate"),
     )
     norm: str = setting(
-        "pre", "layer norm before each part (pre, as GPT-2) or after each sum (post, as GPT)", choices=("pre", "post")
+        "pre",
+        "layer norm before each part (pre, as in GPT-2) or after each sum (post, as in GPT)",
+        choices=("pre", "post"),
     )
     activation: str = setting("gelu", "gelu (tanh form) or relu", choices=ACTIVATIONS)
     bias: bool = setting(True, "biases in linear maps and layer norms")

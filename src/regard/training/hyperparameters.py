@@ -48,7 +48,7 @@ class GradientTraining(CheckedSettings):
     weight_decay: float = setting(0.01, "weight decay of matrices; biases and gains have none", ge=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
     clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", ge=0)
-    ema: float = setting(0.0, "decay of a moving average of the weights, e.g. 0.999, and save it; 0 = none", **RATE)
+    ema: float = setting(0.0, "save a moving average of the weights with this decay, e.g. 0.999; 0 = none", **RATE)
     evaluate_every: int = setting(250, "steps between validations", ge=1)
     validations: int = setting(0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", ge=0)
     patience: int = setting(0, "stop after this many validations without improvement; 0 = never", ge=0)

@@ -338,7 +338,7 @@ def test_how_it_was_measured_is_said_with_its_numbers(compared):
 def test_memory_of_a_gpu_runs_side_by_side_and_notes_of_a_run_are_told(compared):
     done = compared(effort={"memory_of": "GPU", "side_by_side": 3, "notes": ["the counts are few"]})
     said = measured(done)
-    assert "For systems on the GPU, memory is the most that tensors held there while training." in said
+    assert "For systems on the GPU, memory is the peak that tensors used there during training." in said
     assert not any(each.startswith("Memory is") for each in said)
     assert "At times at least 3 runs shared the machine: each was slower than it would be alone." in said
     assert said[-6:] == [f"{label}: the counts are few." for label, _ in done.results]

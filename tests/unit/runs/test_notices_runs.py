@@ -382,7 +382,7 @@ def test_the_finding_is_the_best_validation_with_its_name():
 def test_every_measure_has_its_name_and_unit():
     assert MEASURES == {
         "bleu": "BLEU", "chrf": "chrF", "accuracy": "accuracy", "macro_f1": "F1, mean over labels",
-        "exact": "share that equals its reference", "perplexity": "perplexity",
+        "exact": "share of translations identical to their reference", "perplexity": "perplexity",
         "bits_per_character": "bits per character", "cross_entropy": "cross-entropy (nats)",
         "alignment_error_rate": "alignment error rate",
     }  # fmt: skip

@@ -31,7 +31,9 @@ def grade_class(folder: Path, seed: int, jobs: int | None = None) -> Iterator[di
     """One row per file, in the order of students and files: student, file, exercise, right, sentence."""
     files = submissions(folder)
     if not files:
-        raise RegardError(f"{folder} has no Python files: put each student's answers in a folder of their name.")
+        raise RegardError(
+            f"{folder} has no Python files: put each student's answers in a folder named after the student."
+        )
     workers = min(jobs or os.cpu_count() or 1, len(files))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for file, graded in zip(files, pool.map(_graded, files, repeat(seed)), strict=True):
