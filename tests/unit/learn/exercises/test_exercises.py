@@ -237,7 +237,11 @@ def test_the_page_about_exercises_is_true(graded):
     """Its list is the list; each answer it shows gets the verdict it shows."""
     page = (Path(__file__).parents[4] / "docs" / "exercises.md").read_text(encoding="utf-8")
     titles = {each: re.sub(r"<\w+>", r"`\g<0>`", each.title) for each in EXERCISES}  # no HTML
-    rows = [f"| `{each.name}` | {titles[each]} | {each.lecture} | {'★' * each.level} |" for each in EXERCISES]
+    chapters = {each: find(each.lecture).page.name for each in EXERCISES}
+    rows = [
+        f"| `{each.name}` | {titles[each]} | [{chapters[each]}](learn/{chapters[each]}.md) | {'★' * each.level} |"
+        for each in EXERCISES
+    ]
     assert "\n".join(rows) in page
     shown = re.findall(r"^[✗✓] (\S+): (.*)\.$", page, flags=re.M)
     bodies = re.findall(r"```python\n(.*?)```", page, flags=re.S)
