@@ -150,7 +150,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => disp
 // Inside another page, the model opens when it is first seen.
 const seen = () => new Promise((done) => {
   if (window === parent) done();
-  else new IntersectionObserver(([one], observer) => { if (one.isIntersecting) { observer.disconnect(); done(); } }).observe(root);
+  else new IntersectionObserver((entries, observer) => { if (entries.some((one) => one.isIntersecting)) { observer.disconnect(); done(); } }).observe(root);
 });
 
 const ready = (async () => {
