@@ -29,6 +29,7 @@ SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
 FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at smaller seeds
 SECOND_LOOK = 401  # first seed of an experiment that was changed after the seeds from 301 on had decided
+THIRD_LOOK = 501  # … and of one that was changed after those
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Trial:
     step: Callable[[str], None] = lambda note: None  # call it with a short note to advance the progress
     data: str = ""  # a text that the user gave, for a claim that reads one
     store: Path | None = None  # folder of trained models (regard.claims.models); None = the cache
+    jobs: int = 1  # seeds measured side by side, where the experiment can
 
     def knob(self, name: str) -> float:
         return self.knobs[name]

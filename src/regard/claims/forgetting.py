@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.numbers import group_digits
-from regard.claims.claim import SECOND_LOOK, Claim, Evidence, Expect, Trial
+from regard.claims.claim import THIRD_LOOK, Claim, Evidence, Expect, Trial
+from regard.claims.each_seed import each_seed
 from regard.claims.through_time import (
     EXACT,
     Linear,
@@ -45,8 +47,8 @@ FOR_HUNDREDS, FOR_THOUSANDS = 5.0, 7.0  # forget biases: log 0.01 / log σ(b) is
 LETTERS, NOISE, HELD, TEXTS, RATE, TESTED = 8, 8, 100, 32, 5e-3, 200  # of the trained networks; HELD: words of a text
 TRAININGS, QUICK_TRAININGS = 7, 2  # and below, the steps of each
 TRAINED: dict[str, tuple[Callable[[int, int], Recurrent], int]] = {
-    "tanh network": (Elman, 1500),
-    "LSTM": (LSTM, 600),
+    "tanh network": (Elman, 2500),
+    "LSTM": (LSTM, 1000),
 }  # and steps
 ASKED = (10, 100, 1000, 10_000)  # words after the letter
 LEFT = 0.01  # the remaining influence of a word that counts as forgotten
@@ -161,19 +163,25 @@ def learn(kind: Callable[[int, int], Recurrent], seed: int, steps: int) -> Lette
 
 
 def remembered(trial: Trial, numbers: dict[str, list[float]]) -> Lines:
-    for name, (kind, steps) in TRAINED.items():
-        for seed in trial.seeds[: QUICK_TRAININGS if trial.quick else TRAININGS]:
-            model = learn(kind, seed, steps // 10 if trial.quick else steps)
-            for asked in ASKED:
-                numbers[NAMED[name, asked]].append(model.named(asked))
-            numbers[WIPED[name]].append(model.named(HELD, wiped=True))
-            numbers[BEFORE[name]].append(learn(kind, seed, 0).named(ASKED[0]))
-            trial.step(f"trained {name}, seed {seed}")
+    trained = replace(trial, seeds=trial.seeds[: QUICK_TRAININGS if trial.quick else TRAININGS])
+    for each in each_seed(trained, one_training):
+        for quantity, share in each.items():
+            numbers[quantity].append(share)
     lines = [Line(name, [(n, float(np.mean(numbers[NAMED[name, n]]))) for n in ASKED]) for name in TRAINED]
     return Lines(
         f"A letter, held by networks trained on {HELD} words", "words since the letter", "share of letters named",
         [*lines, Line("guessing", [(1, 1 / LETTERS)], level=True)], log_x=True, zero_y=True,
     )  # fmt: skip
+
+
+def one_training(trial: Trial, seed: int) -> dict[str, float]:
+    found = {}
+    for name, (kind, steps) in TRAINED.items():
+        model = learn(kind, seed, steps // 10 if trial.quick else steps)
+        found |= {NAMED[name, asked]: model.named(asked) for asked in ASKED}
+        found |= {WIPED[name]: model.named(HELD, wiped=True), BEFORE[name]: learn(kind, seed, 0).named(ASKED[0])}
+        trial.step(f"trained {name}, seed {seed}")
+    return found
 
 
 # -- horizons --------------------------------------------------------------------------------------------------------
@@ -226,6 +234,8 @@ NAMED = {
     for name in TRAINED
     for n in ASKED
 }
+NOT_THOUSANDS = "not 10,000 steps"
+HELD_BY = {name: f"{name}, 100 or 1,000 steps" for name in TRAINED}
 WIPED = {name: f"the same {HELD} words later if the state is emptied half way, trained {name}" for name in TRAINED}
 BEFORE = {name: f"share of letters named {ASKED[0]} words later, untrained {name}" for name in TRAINED}
 ORTHOGONAL = "share left after 10,000 steps, linear network with orthogonal V"
@@ -243,9 +253,10 @@ CLAIM = Claim(
     "after 10,000.",
     conditions=f"Linear: width {WIDTH}, random V scaled to its spectral radius, distances {FIRST} to {STEPS}, fp64. "
     f"Trained: width {WIDTH}, PyTorch's initialization, forget bias 1, texts of {HELD} words whose first is one of "
-    f"{LETTERS} letters, the letter asked for after every word, 1,500 steps of Adam (LSTM: 600); {TRAININGS} trainings "
+    f"{LETTERS} letters, the letter asked for after every word, 2,500 steps of Adam (LSTM: 1,000); {TRAININGS} trainings "
     f"of each. Untrained: width 64, words drawn from N(0, 1).",
-    control_words="An orthogonal V, which only turns, keeps all of a word over ten thousand steps. Ten words later the "
+    control_words="An orthogonal V, which only turns, keeps all of a word over ten thousand steps, and so nearly does an "
+    "LSTM's cell with forget bias 12. Ten words later the "
     "trained networks name the letter; the untrained ones, and those whose state is emptied half way, do not.",
     breaks="The notes say that recurrent networks can handle 100 or 1,000 steps. Untrained ones do not: a hundredth "
     "of a word's influence is left after 6 steps of a tanh network and after 20 of an LSTM, and an LSTM's cell needs "
@@ -257,18 +268,15 @@ CLAIM = Claim(
         Expect(UNROLLED, "at most", 1e-9, over="draws", part="geometric decay"),
         Expect(GEOMETRIC, "within", 0.0, 0.02, over="draws", unit="nats per step", part="geometric decay"),
         Expect(STAYS, "at least", -0.02, over="draws", unit="nats per step", part="geometric decay"),
-        *(
-            Expect(NAMED[name, n], "at least", 0.9, part=f"{name}, 100 or 1,000 steps")
-            for name in TRAINED
-            for n in (100, 1000)
-        ),
-        *(Expect(NAMED[name, 10_000], "at most", 0.5, part="not 10,000 steps") for name in TRAINED),
+        *(Expect(NAMED[name, n], "at least", 0.9, part=HELD_BY[name]) for name in TRAINED for n in (100, 1000)),
+        *(Expect(NAMED[name, 10_000], "at most", 0.5, part=NOT_THOUSANDS) for name in TRAINED),
     ),
     control=(
         Expect(ORTHOGONAL, "within", 1.0, 1e-6, over="draws", part="geometric decay"),
-        *(Expect(NAMED[name, 10], "at least", 0.9) for name in TRAINED),
-        *(Expect(WIPED[name], "at most", 0.5) for name in TRAINED),
-        *(Expect(BEFORE[name], "at most", 0.5) for name in TRAINED),
+        Expect(WIDE_OPEN, "at least", 0.9, over="draws", part=NOT_THOUSANDS),
+        *(Expect(NAMED[name, 10], "at least", 0.9, part=HELD_BY[name]) for name in TRAINED),
+        *(Expect(WIPED[name], "at most", 0.5, part=HELD_BY[name]) for name in TRAINED),
+        *(Expect(BEFORE[name], "at most", 0.5, part=HELD_BY[name]) for name in TRAINED),
     ),
     besides=(
         Expect(TANH, "at least", 100, unit="steps"),
@@ -276,14 +284,13 @@ CLAIM = Claim(
         Expect(HUNDREDS, "at least", 100, over="draws", unit="steps"),
         Expect(THOUSANDS, "at least", 1000, over="draws", unit="steps"),
         Expect(CELL, "at most", 1000, over="draws", unit="steps"),
-        Expect(WIDE_OPEN, "at least", 0.9, over="draws"),
     ),
     experiment=experiment,
     quick_words="5 draws instead of 10, a tenth of the training, and one LSTM over ten thousand steps instead of three",
     knobs={"b": 5.0},
     limits={"b": (-3.0, 12.0)},
     seeds=10,
-    first_seed=SECOND_LOOK,
+    first_seed=THIRD_LOOK,
     quick_seeds=5,
     cost=250.0,
 )

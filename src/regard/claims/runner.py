@@ -41,17 +41,20 @@ def run_claim(
     again: bool = False,
     first_seed: int | None = None,
     data: str = "",
+    jobs: int = 1,
     **knobs: float,
 ) -> ClaimResult:
     """One claim, from the cache if it was measured before; other seeds (from `first_seed` on) or `knobs` explore it.
-    `data` is the text of a claim that reads one."""
+    `data` is the text of a claim that reads one; `jobs` seeds run side by side where the experiment can."""
     claim = get_claim(name)
     claim.trial(quick=quick, device=device, first_seed=first_seed, data=data, **knobs)  # refuses unknown knobs
     path = record_of(claim, quick, device, knobs, first_seed, data)
     if not again and (record := read_record(path)) is not None:
         return record
     with progress(claim.name) as bar:
-        return _measure(claim, path, quick, device, knobs, first_seed, data, step=lambda note: bar.advance(1, note))
+        return _measure(
+            claim, path, quick, device, knobs, first_seed, data, step=lambda note: bar.advance(1, note), jobs=jobs
+        )
 
 
 def run_claims(
@@ -125,10 +128,11 @@ def _measure(
     first_seed: int | None = None,
     data: str = "",
     step: Callable[[str], None] = lambda note: None,
+    jobs: int = 1,
 ) -> ClaimResult:
     chosen = pick_device(device if claim.on_device else "cpu")
     asked = claim.trial(quick=quick, device=str(chosen), first_seed=first_seed, data=data, **knobs)
-    trial = replace(asked, step=step)
+    trial = replace(asked, step=step, jobs=jobs)
     torch.manual_seed(0)
     began = time.perf_counter()
     with hushed():  # hides the progress bars of training and testing

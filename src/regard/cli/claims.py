@@ -55,7 +55,8 @@ def claims(
     again
         repeat experiments that have been run before
     jobs
-        number of claims at a time, each in a separate process; claims about time run alone [default: one per core]
+        number of claims at a time, each in a separate process; claims about time run alone [default: one per core].
+        Of one claim: of seeds at a time, where its experiment can [default: 1]
     run
         output folder of the report [default: runs/claims, with the names of the chosen claims]
     data
@@ -96,7 +97,7 @@ def claims(
         claim = chosen[0]
         if not json:
             _print_claim(claim)  # before anything is trained
-        results = [run_claim(claim.name, **how, **explores)]
+        results = [run_claim(claim.name, **how, jobs=jobs or 1, **explores)]
     else:
         results = run_claims([claim.name for claim in chosen], **how, jobs=jobs, each=_tell)
     report = _write(folder, results)
