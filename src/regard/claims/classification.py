@@ -6,9 +6,9 @@
     generation      w_1 … w_T drawn from the model  an LSTM against a gpt: the share that is grammatical
 
 The grammar of next words, labels and generation is known (known_grammar.py), and so are its entropy and its
-sentences. Cheap models must be beaten: a Kneser-Ney 3-gram at next words and generation, naive Bayes over
-words and pairs of words at any distance at the class; a task at which they do as well says nothing about networks. The notes' second remedy, the
-bidirectional RNN, sees both sides, and yet a word's influence dies with its distance, on either side.
+sentences. Cheap models must be beaten: a Kneser-Ney 3-gram at next words and generation, naive Bayes over words and
+pairs of words at any distance at the class; a task at which they do as well says nothing about networks. The notes'
+second remedy, the bidirectional RNN, sees both sides, and yet a word's influence dies with its distance, on either side.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     excess    growth of a decoder − growth of an oracle that follows the rule
 
 If a mistake affects later symbols, errors must grow for every decoder. Only the excess is due to teacher forcing; hence
-the oracle, and a twin that is trained without it. Both see the same few strings again and again: of fresh strings every
-prefix would occur, and a decoder on its own would never leave what it was trained on. The input is letters, each smudged with probability q, and the output
-is the same letters as capitals or small letters:
+the oracle, and a twin that is trained without it. Both see the same strings again and again: of fresh strings every
+prefix would occur, and a decoder on its own would never leave what it was trained on. The input is letters, each
+smudged with probability q, and the output is the same letters as capitals or small letters:
 
     chain    a letter a … h changes from small to capital letters or back, and so it stays until the next
     alone    a letter a … h is a capital, any other small: nothing depends on what was written before
@@ -227,15 +227,16 @@ CLAIM = Claim(
     where="004:42–60",
     statement="Where what is to be written depends on what was written, a decoder trained on true prefixes goes wrong "
     "on its own more and more, beyond what the task makes unavoidable, and more than one trained on its own prefixes.",
-    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps of {TEXTS} of the same {KNOWN} strings of {PLACES} letters, "
-    f"of which a share q = {Q} is illegible; greedy; a place is right when it has the true letter in its true form; {TESTED} test "
-    "strings for each seed. The twin begins with the same weights, sees the same strings, and is given its own most "
-    "probable letters. Ours, from the notes' two ways of running a decoder: they draw no conclusion.",
+    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps of {TEXTS} strings, drawn from the same {KNOWN} strings of "
+    f"{PLACES} letters, of which a share q = {Q} is illegible; greedy; a place is right when it has the true letter in "
+    f"its true form; {TESTED} fresh test strings for each seed. The twin begins with the same weights, sees the same "
+    "strings, and is given its own most probable letters. Ours, from the notes' two ways of running a decoder: they "
+    "draw no conclusion.",
     control_words="An oracle that follows the rule shows no excess, one that is lost after its first mistake does; "
     "both decoders have learned the first places; and where nothing depends on what was written nothing grows.",
-    breaks="Most of the growth belongs to the task: the errors of an oracle grow as well. With fresh strings at every "
-    "step there is no excess: every prefix occurs in training, and a decoder never leaves what it knows. Free running is no cure where a decoder "
-    "cannot know that it was wrong.",
+    breaks="Much of the growth belongs to the task: the errors of an oracle grow as well. With fresh strings at every "
+    "step there is no excess: every prefix occurs in training, and a decoder never leaves what it knows. Free running "
+    "is no cure where a decoder cannot know that it was wrong.",
     expected=(Expect(EXCESS, "at least", MIN_EFFECT), Expect(OVER_FREE, "at least", MIN_EFFECT)),
     control=(
         Expect(ORACLE, "at most", MIN_EFFECT),
