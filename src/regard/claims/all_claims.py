@@ -14,6 +14,7 @@ NAMES = (
     "embeddings", "teacher-forcing", "criteria", "softmax-gradient", "classification",
     "recall", "no-waiting", "look-back",  # of the systems after GPT
     "importance", "induction", "forget-gate",  # decided by interventions
+    "long-sentences",
 )  # fmt: skip
 
 

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from regard.base.device import pick_device
 from regard.claims import corpora
-from regard.claims.claim import Claim, Evidence, Expect, Trial
+from regard.claims.claim import SECOND_LOOK, Claim, Evidence, Expect, Trial
+from regard.claims.each_seed import each_seed
 from regard.report.figures import Line, Lines
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
@@ -30,7 +31,7 @@ from regard.systems.translator import Translator
 
 NARROW, TIMES = 16, (1, 2, 4)  # the fixed vector's width, and how much wider the others are
 SHORTEST, LETTERS, EMBEDDING = 3, 16, 32
-MAX_LENGTH, QUICK_LENGTH = 12, 8  # letters of a string, words of a sentence
+MAX_LETTERS, MAX_WORDS, QUICK_LENGTH = 20, 12, 8  # of a string, of a sentence, and of either in the quick form
 TEXTS, TESTED, RATE = 64, 100, 5e-3  # of a batch; of each length in the test; and the first learning rate
 BLOCK, GAIN, HALVINGS = 200, 0.01, 2  # steps between two looks; what counts as better; how often the rate is halved
 MOST, QUICK_MOST = 8_000, 300  # steps, if it does not stop before
@@ -51,41 +52,64 @@ class Trained(NamedTuple):
     converged: bool
 
 
+class Copier(NamedTuple):
+    curve: ByLength  # share of symbols right
+    steps: int
+    ended: bool  # it no longer improved, and copies half of the shortest texts' symbols or more
+
+
 def experiment(trial: Trial) -> Evidence:
-    width, longest = int(trial.knob("width")), QUICK_LENGTH if trial.quick else MAX_LENGTH
-    device = pick_device(trial.device)
-    tasks = {"strings": strings(longest), "sentences": sentences(longest)}
-    models = {f"one vector of width {width * times}": ("seq2seq", width * times) for times in TIMES}
-    models["attention"] = ("bahdanau", width)
-    curves: dict[tuple[str, str], list[ByLength]] = {(task, name): [] for task in tasks for name in models}
-    taken: dict[tuple[str, str], list[Trained]] = {key: [] for key in curves}
-    first: list[float] = []
-    for seed in trial.seeds:
-        for task, given in tasks.items():
-            for name, (system, size) in models.items():
-                torch.manual_seed(seed)
-                model = make(system, given.vocabulary, size).to(device)
-                if system == "seq2seq" and size == width:
-                    first.append(fall(right_by_length(model, given)))
-                taken[task, name].append(fit(model, given, seed, QUICK_MOST if trial.quick else MOST))
-                curves[task, name].append(right_by_length(model, given))
-                trial.step(f"{task}, {name}, seed {seed}")
+    width = int(trial.knob("width"))
+    models, found = models_of(width), each_seed(trial, one_seed)
+    taken = {key: [each[key] for each, _ in found] for key in found[0][0]}
+    curves = {key: [one.curve for one in each] for key, each in taken.items()}
     narrow, *_, wide = (name for name in models if name != "attention")
-    ended = [float(one.converged) for each in taken.values() for one in each]
-    measured: dict[str, Sequence[float]] = {CONVERGED: ended, UNTRAINED: first}
-    for task in tasks:
+    measured: dict[str, Sequence[float]] = {
+        CONVERGED: [float(one.ended) for each in taken.values() for one in each],
+        UNTRAINED: [fall for _, falls in found for fall in falls],
+    }
+    for task in PARTS:
+        longest = max(curves[task, wide][0])
         measured |= {
             FALL[task]: [fall(curve) for curve in curves[task, narrow]],
             LEVEL[task]: [fall(curve) for curve in curves[task, "attention"]],
             KNEE[task]: [knee(one) - knee(other) for one, other in zip(curves[task, wide], curves[task, narrow])],
             WIDE[task]: [fall(curve) for curve in curves[task, wide]],
+            SEEN[task]: [float(knee(curve) < longest) for curve in curves[task, wide]],
         }
     table = tuple(
         {"task": task, "model": name, "steps": round(mean(one.steps for one in taken[task, name])),
          "fall": mean(map(fall, each)), "knee": mean(map(knee, each))}
         for (task, name), each in curves.items()
     )  # fmt: skip
-    return Evidence(measured, tuple(figure(task, curves) for task in tasks), table=table)
+    return Evidence(measured, tuple(figure(task, curves) for task in PARTS), table=table)
+
+
+def models_of(width: int) -> dict[str, tuple[str, int]]:
+    vectors = {f"one vector of width {width * times}": ("seq2seq", width * times) for times in TIMES}
+    return {**vectors, "attention": ("bahdanau", width)}
+
+
+def one_seed(trial: Trial, seed: int) -> tuple[dict[tuple[str, str], Copier], list[float]]:
+    """Every model on both tasks, and the falls of the narrowest before it is trained."""
+    width, device = int(trial.knob("width")), pick_device(trial.device)
+    tasks = {
+        "strings": strings(QUICK_LENGTH if trial.quick else MAX_LETTERS),
+        "sentences": sentences(QUICK_LENGTH if trial.quick else MAX_WORDS),
+    }
+    found, first = {}, []
+    for task, given in tasks.items():
+        for name, (system, size) in models_of(width).items():
+            torch.manual_seed(seed)
+            model = make(system, given.vocabulary, size).to(device)
+            if system == "seq2seq" and size == width:
+                first.append(fall(right_by_length(model, given)))
+            fitted = fit(model, given, seed, QUICK_MOST if trial.quick else MOST)
+            curve = right_by_length(model, given)
+            ended = fitted.converged and curve[min(curve)] >= 0.5
+            found[task, name] = Copier(curve, fitted.steps, ended)
+            trial.step(f"{task}, {name}, seed {seed}")
+    return found, first
 
 
 # -- the tasks -------------------------------------------------------------------------------------------------------
@@ -229,8 +253,9 @@ FALL = {part: f"fall of the share that is right, short to long {part}, narrowest
 LEVEL = {part: f"fall of the share that is right, short to long {part}, attention of that width" for part in PARTS}
 KNEE = {part: f"by how much four times the width moves the knee, {part}" for part in PARTS}
 WIDE = {part: f"fall of the share that is right, short to long {part}, four times as wide" for part in PARTS}
+SEEN = {part: f"share of vectors four times as wide whose knee is within the lengths, {part}" for part in PARTS}
 UNTRAINED = "fall of the share that is right, short to long, narrowest vector before it is trained"
-CONVERGED = "share of trainings that ended because they no longer improved"
+CONVERGED = "share of trainings that learned to copy the shortest texts and ended because they no longer improved"
 
 CLAIM = Claim(
     name="bottleneck",
@@ -242,14 +267,16 @@ CLAIM = Claim(
     statement="Within the lengths seen in training, and trained until nothing improves, quality falls with length "
     "where one vector of fixed size carries the source, and not where attention looks back at it: on strings, and on "
     "sentences.",
-    conditions=f"Texts of {SHORTEST} to {MAX_LENGTH} symbols to be copied: independent letters of {LETTERS}, fresh "
-    f"ones at every step, or words of {SENTENCES} phrasebook sentences. GRU; one vector of width {NARROW}, "
-    f"{2 * NARROW} and {4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The learning rate is "
-    f"halved whenever two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the third time "
-    f"training ends, after {MOST} steps at the latest. Greedy; quality is the share of symbols right at their place, "
-    "the fall that from the shortest quarter of lengths to the longest, the knee the length at which half is right.",
+    conditions=f"Texts to be copied: strings of {SHORTEST} to {MAX_LETTERS} independent letters of {LETTERS}, fresh "
+    f"ones at every step, or {SENTENCES} phrasebook sentences of {SHORTEST} to {MAX_WORDS} words. GRU; one vector of "
+    f"width {NARROW}, {2 * NARROW} and {4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The "
+    f"learning rate is halved whenever two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; "
+    f"the third time training ends, after {MOST} steps at the latest. Greedy; quality is the share of symbols right at "
+    "their place, the fall that from the shortest quarter of lengths to the longest, the knee the length at which half "
+    "is right.",
     control_words="A vector of four times the width moves the knee of strings: what runs out is its size, not the "
-    "reader's memory of what it read first. Nearly all trainings ended by themselves; and before training there is no "
+    "reader's memory of what it read first. Nearly all networks copy the shortest texts, and their trainings ended "
+    "by themselves; and before training there is no "
     "fall.",
     breaks="The length up to which one vector suffices grows with its width and with training: where every sentence is "
     "shorter than that, nothing is lost. It is a matter of how many bits a vector of so many trained components keeps "
@@ -267,12 +294,15 @@ CLAIM = Claim(
     besides=(
         Expect(KNEE["sentences"], "at least", 1.0, unit="words"),
         *(Expect(WIDE[part], "at least", 0.3) for part in PARTS),
+        *(Expect(SEEN[part], "at least", 0.5, over="share") for part in PARTS),
     ),
     experiment=experiment,
+    seeds=10,
+    first_seed=SECOND_LOOK,
     on_device=True,
     knobs={"width": NARROW},
     limits={"width": (1, 1024)},
     quick_seeds=3,
     quick_words=f"3 seeds, texts of at most {QUICK_LENGTH} symbols, at most {QUICK_MOST} steps, far from convergence",
-    cost=1200.0,
+    cost=3000.0,
 )

@@ -8,7 +8,7 @@
 The grammar of next words, labels and generation is known (known_grammar.py), and so are its entropy and its
 sentences. Cheap models must be beaten: a Kneser-Ney 3-gram at next words and generation, naive Bayes over words and
 pairs of words at any distance at the class; a task at which they do as well says nothing about networks. The notes'
-second remedy, the bidirectional RNN, sees both sides, and yet a word's influence dies with its distance, on either side.
+second remedy, the bidirectional RNN, sees both sides; yet the influence of a word dies with distance, on either side.
 """
 
 from __future__ import annotations
