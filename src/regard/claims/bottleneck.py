@@ -297,7 +297,7 @@ CLAIM = Claim(
         *(Expect(SEEN[part], "at least", 0.5, over="share") for part in PARTS),
     ),
     experiment=experiment,
-    seeds=10,
+    seeds=8,
     first_seed=SECOND_LOOK,
     on_device=True,
     knobs={"width": NARROW},

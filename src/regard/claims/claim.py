@@ -24,7 +24,7 @@ from regard.report.figures import Figure
 
 KINDS = ("identity", "measured", "timing")
 RELATIONS = ("at most", "at least", "within")
-OVERS = ("draws", "seeds", "share")
+OVERS = ("draws", "seeds", "share", "pairs")
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
 FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at smaller seeds
@@ -39,6 +39,7 @@ class Expect:
     over="draws"   an identity: every single number must satisfy it, none is averaged
     over="seeds"   one number for each seed: the 99 % interval of their mean (Student's t) must lie beyond the bound
     over="share"   one 0 or 1 for each trial: the 99 % interval of the share of ones (Wilson) must lie beyond the bound
+    over="pairs"   one number for each pair of words, as for seeds; their spread contains that of the trainings
 
     `relation` "within" requires |value − bound| ≤ tolerance. A statement that says several things names the `part` that
     each expectation belongs to; every part has a verdict of its own. A control without a part belongs to all.

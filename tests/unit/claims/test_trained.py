@@ -103,14 +103,14 @@ def test_a_model_that_knows_the_grammar_loses_nothing_and_one_that_guesses_does(
     assert classification.above_entropy(Guesses()) > 1
 
 
-def test_labels_say_whether_the_verb_agrees_and_words_and_pairs_hardly_tell():
+def test_labels_say_whether_the_verb_agrees_and_pairs_of_words_tell_it_only_in_part():
     rows = known_grammar.agreement()
     for row in rows["test"]:
         text, label = row.split("\t")
         assert (label == "right") == (known_grammar.log_probability(text.split()) > -math.inf)
     labels = Counter(row.split("\t")[1] for row in rows["train"])
     assert abs(labels["right"] / labels.total() - 0.5) < 0.05
-    assert 0.4 < classification.naive_bayes(rows) < 0.75
+    assert 0.6 < classification.naive_bayes(rows) < 0.85
     told = {split: [f"{'x' if row.endswith('right') else 'y'}\t{row.split(chr(9))[1]}" for row in given]
             for split, given in rows.items()}  # fmt: skip
     assert classification.naive_bayes(told) == 1
