@@ -280,6 +280,20 @@ def test_ranks_correlate_as_ranks_do():
     assert embeddings.ranks([3, 1, 3, 2]).tolist() == [3.5, 1, 3.5, 2]
 
 
+def test_the_interval_of_a_correlation_contains_the_spread_over_pairs_and_over_trainings():
+    random = np.random.default_rng(1)
+    said = random.normal(size=60)
+    one = said + random.normal(size=60)
+    other = said + 3 * random.normal(size=60)
+    alike, unlike = embeddings.over_pairs([one, one], said), embeddings.over_pairs([one, other], said)
+    ones, others = embeddings.spearman(one, said), embeddings.spearman(other, said)
+    assert np.mean(alike) == pytest.approx(ones)
+    assert np.mean(unlike) == pytest.approx((ones + others) / 2)
+    # 1.06 is Fieller's variance of Fisher's z for ranks
+    assert np.std(alike) / 60**0.5 == pytest.approx((1 - ones**2) * (1.06 / 57) ** 0.5, rel=0.25)
+    assert np.var(unlike, ddof=1) / 60 > np.var([ones, others], ddof=1) / 2
+
+
 def test_a_text_that_lacks_the_judged_words_is_refused_and_a_claim_without_text_takes_none(tmp_path: Path):
     text = tmp_path / "short.txt"
     text.write_text("".join(f"nothing of the kind {n}\n" for n in range(40)), encoding="utf-8")
