@@ -175,7 +175,7 @@ def remembered(trial: Trial, numbers: dict[str, list[float]]) -> Lines:
 
 
 def one_training(trial: Trial, seed: int) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
     for name, (kind, steps) in TRAINED.items():
         model = learn(kind, seed, steps // 10 if trial.quick else steps)
         found |= {NAMED[name, asked]: model.named(asked) for asked in ASKED}
