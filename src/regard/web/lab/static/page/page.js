@@ -117,7 +117,7 @@ function translation() {
 function classification() {
   const look = latest(async (stale) => {
     if (!words.value.trim()) { say("There is nothing to label: type a text."); return; }
-    const found = await call("label", { text: words.value });
+    const found = await call("trace", { text: words.value });
     if (stale()) return;
     const [first] = found.facts.top[0];
     answer.textContent = first ? `${first.word} (${percent(first.p)})` : "";
