@@ -1,19 +1,23 @@
 """Scripts and styles with fewer characters, for a page that is one file: the same tokens, without comments and spaces.
 
-A script keeps its lines, so that the rules for missing semicolons see what they saw. A style can also lose the rules
+A script keeps its lines, so that the rules for missing semicolons see what they saw. What its modules declare gets short
+names. A style can also lose the rules
 for classes that a script never gives to an element.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 
 LEXEME = re.compile(
     r"""(?P<space>[ \t\r]+|//[^\n]*|/\*(?:(?!\*/)[^\n])*\*/)|(?P<line>\n)"""
     r"""|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[\w$#.]+)|(?P<sign>[^`/])"""
 )
 PATTERN = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/\w*")
+CLASSES = re.compile(r"\s?[a-z][a-z0-9 -]*")  # a string that could name classes: a sentence could not
 BEFORE_PATTERN = ("return", "typeof", "case", "do", "else", "in", "of", "void", "delete", "throw", "await", "yield")
 
 
@@ -82,6 +86,89 @@ def _separates(left: str, right: str) -> bool:
     return all(signs) or not (any(signs) or any(not (one.isalnum() or one in "_$#.") for one in (left, right)))
 
 
+# Words that declare nothing, and properties of the window that a function could also declare.
+KEPT = frozenset(
+    "arguments async await break case catch class const continue default delete do else extends false finally for from "
+    "function get if in instanceof let new null of return set static super switch this throw true try typeof undefined "
+    "void while yield close event find focus history length location name open origin parent print screen scroll self "
+    "status stop top".split()
+)
+
+
+def short_names(module: str, kept: Collection[str] = ()) -> str:
+    """A module in the scope of a function, with short names for what it declares.
+
+    A name is replaced in all scopes of the module, by one that is new there, so nothing is captured. It stays where it
+    could be a property: in `{ name }`, before a colon, or as a method. `kept`: names that other modules do not declare.
+    """
+    pieces = list(lexemes(module))
+    words = [at for at, (kind, _) in enumerate(pieces) if kind not in ("space", "line")]
+    counts, declared, refused = _names(pieces, words)
+    taken = {name for name in re.findall(r"[\w$]+", module)}
+    fresh = (name for name in _short() if name not in taken and name not in kept)
+    able = [name for name in counts if len(name) > 2 and name in declared - refused - KEPT and name not in kept]
+    new = dict(zip(sorted(able, key=lambda name: -counts[name] * (len(name) - 1)), fresh))
+    return "".join(_renamed(text, new) if kind == "word" else text for kind, text in pieces)
+
+
+def undeclared(module: str) -> set[str]:
+    """The names that a module uses and does not declare."""
+    pieces = list(lexemes(module))
+    counts, declared, _ = _names(pieces, [at for at, (kind, _) in enumerate(pieces) if kind not in ("space", "line")])
+    return counts.keys() - declared
+
+
+def _names(pieces: Sequence[tuple[str, str]], words: Sequence[int]) -> tuple[Counter[str], set[str], set[str]]:
+    """How often each name is used, which are declared, and which could be properties."""
+    texts = ["", *(pieces[at][1] for at in words), "", "", ""]
+    counts: Counter[str] = Counter()
+    declared: set[str] = set()
+    refused: set[str] = set()
+    open_: list[tuple[str, int]] = []
+    for at, place in enumerate(words, 1):
+        kind, text = pieces[place]
+        before, after = texts[at - 1], texts[at + 1]
+        if kind == "template":
+            if text.startswith("}"):
+                open_.pop()
+            if text.endswith("${"):
+                open_.append(("(", at))
+        elif kind == "word" and (name := _head(text)):
+            counts[name] += 1
+            if before in ("const", "let", "function", "class") or (after == "=" and texts[at + 2] == ">"):
+                declared.add(name)
+            key = after == ":" and text == name and before != "?"
+            inside = bool(open_) and open_[-1][0] == "{"
+            listed = before in ("{", ",") and after in (",", "}", "=")
+            method = after == "(" and (before in ("{", ",", "}", ";") or before in ("async", "get", "set", "static", "*"))
+            if key or (inside and (listed or method)):
+                refused.add(name)
+        elif kind == "sign" and text in "([{":
+            open_.append((text, at))
+        elif kind == "sign" and text in ")]}":
+            opening, start = open_.pop()
+            if text == ")" and opening == "(" and (after == "{" or (after == "=" and texts[at + 2] == ">")):
+                some = range(start + 1, at)
+                declared.update(_head(texts[one]) for one in some if texts[one - 1] in ("(", ",", "[", "{", "..."))
+    return counts, declared, refused
+
+
+def _head(word: str) -> str:
+    """The name with which a word begins: of `one.two` one, of `...rest` rest; "" of a number or a property."""
+    name = word.removeprefix("...").partition(".")[0]
+    return "" if not name or name[0].isdigit() or name[0] == "#" else name
+
+
+def _renamed(word: str, new: Mapping[str, str]) -> str:
+    name = _head(word)
+    return word.replace(name, new[name], 1) if name in new else word
+
+
+def _short() -> Iterator[str]:
+    for size in (1, 2):
+        yield from map("".join, product("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=size))
+
+
 def tight_style(style: str) -> str:
     """Without comments, and without spaces around braces, semicolons and commas; strings stay as they are."""
     pieces = re.split(r"""("[^"\n]*"|'[^'\n]*')""", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL))
@@ -96,6 +183,8 @@ def used_rules(style: str, program: str, html: str) -> str:
     pieces = [(kind, text) for kind, text in lexemes(program) if kind not in ("space", "line")]
     names = {name for names in re.findall(r'class="([^"]*)"', html) for name in names.split()}
     for (kind, text), (_, after) in zip(pieces, [*pieces[1:], ("sign", "")]):
+        if kind == "string" and not CLASSES.fullmatch(text[1:-1]):
+            continue
         if kind in ("string", "template") or (kind == "word" and after == ":"):
             names.update(re.findall(r"[\w-]+", text))
     return _used(style, names)

@@ -326,8 +326,8 @@ def test_a_page_holds_no_module_of_the_lab_but_its_views_of_a_text():
         for name in re.findall(r"^const module_(\w+)=", script_of(f"page/{entry}"), re.M)
     }
     assert {name for name in names if not name.startswith("page_")} == {
-        "address", "arrays", "colours", "dom", "heat", "reading", "sampling_sliders", "saving", "search_tree",
-        "sheet", "work",
+        "address", "arrays", "changes", "colours", "dom", "effects", "heat", "reading", "sampling_sliders", "saving",
+        "search_tree", "sheet",
     }  # fmt: skip
 
 

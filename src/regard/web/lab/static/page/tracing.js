@@ -103,7 +103,7 @@ export function trace(run, text, written = null, branches = []) {
   if (labelling) made.answer = made.top[0][0]?.word || "";
   else if (read) Object.assign(made, { answer: tokenizer.decode(written.filter((id) => id !== 0)).trim(), alignment: Boolean(arrays.alignment), beam: tree(branches, tokenizer) });
   if (branches.some((one) => one.rank && !one.finished)) made.unfinished = "A sentence that ends in … was not finished when the search ended. It is below the finished ones, whatever its score.";
-  return { facts: made, arrays, ids: labelling ? read : ids };
+  return { facts: made, arrays, ids: labelling ? read : ids, written };
 }
 
 // Of an n-gram: which order gave the next word's probability (where none is known, the best word's), and its back-off weight.
