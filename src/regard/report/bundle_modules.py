@@ -7,6 +7,7 @@ and `export` before const, function or class, each at the beginning of a line. F
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from posixpath import dirname, join, normpath
 
@@ -14,11 +15,10 @@ from regard.report.tight import short_names, undeclared
 
 IMPORT = re.compile(r'^import (?:\{([^}]*)\}|\* as (\w+)) from "(\.{1,2}/[\w/-]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?(?:const|let|function|class)\*? (\w+))", re.MULTILINE)
-
-
+COMMENT = re.compile(r"^//.*\n", re.MULTILINE)
 STATEMENT = re.compile(r"^(?=[A-Za-z])", re.MULTILINE)  # at the beginning of a line: one of the module's own
 FUNCTION = re.compile(
-    r"(?:export )?(?:(?:async )?function\*? (\w+)|const (\w+) = (?:async )?(?:\w+|\((?:[^()]|\([^()]*\))*\)) =>)"
+    r"(?:export )?(?:(?:async )?function\b|const \w+ = (?:async )?(?:\w+|\((?:[^()]|\([^()]*\))*\)) =>)"
 )
 
 
@@ -26,7 +26,7 @@ def bundle_modules(entry: str, read: Callable[[str], str]) -> str:
     """The module `entry` and all that it imports; `read` gives a module's text by its name, without .js."""
     done: dict[str, str] = {}
     texts: dict[str, str] = {}
-    _read(entry, read, texts)
+    _read(entry, lambda name: COMMENT.sub("", read(name)), texts)
     _add(entry, _used(texts, entry).__getitem__, done, ())
     kept = {_scope(name) for name in done}.union(*(undeclared(module) for module in done.values()))
     return '"use strict";\n' + "\n".join(short_names(module, kept) for module in done.values())
@@ -49,22 +49,30 @@ def _used(texts: dict[str, str], entry: str) -> dict[str, str]:
             for one in names.split(",")
             if len(re.findall(rf"\b{re.escape(one.rpartition(' as ')[2].strip())}\b", text)) > 1
         }
-        whole = {_resolved(name, other) for name, text in texts.items() for _, star, other in IMPORT.findall(text) if star}
+        stars = ((name, *found) for name, text in texts.items() for found in IMPORT.findall(text))
+        whole = {_resolved(name, other) for name, _, star, other in stars if star}
         left = {}
         for name, text in texts.items():
             statements = STATEMENT.split(text)
-            kept = []
-            for place, one in enumerate(statements):
-                made = FUNCTION.match(one)
-                called = made and (made[1] or made[2])
-                others = "".join([*statements[:place], *statements[place + 1 :]])
-                if called and name not in (entry, *whole) and (name, called) not in imported and called not in re.findall(r"\w+", others):
-                    continue
-                kept.append(one)
-            left[name] = "".join(kept)
+            words = Counter(word for one in statements for word in set(re.findall(r"\w+", one)))
+
+            def idle(statement: str, name: str = name, words: Counter[str] = words) -> bool:
+                if not FUNCTION.match(statement):
+                    return False
+                made = re.findall(r"(?:function\*?|const|,) (\w+)", _outside_brackets(statement))
+                return all(words[one] == 1 and (name, one) not in imported for one in made)
+
+            left[name] = text if name in (entry, *whole) else "".join(one for one in statements if not idle(one))
         if left == texts:
             return texts
         texts = left
+
+
+def _outside_brackets(statement: str) -> str:
+    inner = re.compile(r"\([^(){}\[\]]*\)|\{[^(){}\[\]]*\}|\[[^(){}\[\]]*\]")
+    while (shorter := inner.sub("", statement)) != statement:
+        statement = shorter
+    return statement
 
 
 def _add(name: str, read: Callable[[str], str], done: dict[str, str], above: tuple[str, ...]) -> None:

@@ -86,12 +86,15 @@ def _separates(left: str, right: str) -> bool:
     return all(signs) or not (any(signs) or any(not (one.isalnum() or one in "_$#.") for one in (left, right)))
 
 
-# Words that declare nothing, and properties of the window that a function could also declare.
+CONSTANT = re.compile(r"[A-Z_]{5,}$")  # no browser's own: those are shorter, such as URL, or begin a word
+# Words that declare nothing, and names of the browser, which are never declared names.
 KEPT = frozenset(
-    "arguments async await break case catch class const continue default delete do else extends false finally for from "
-    "function get if in instanceof let new null of return set static super switch this throw true try typeof undefined "
-    "void while yield close event find focus history length location name open origin parent print screen scroll self "
-    "status stop top".split()
+    "addEventListener arguments async atob await break btoa case catch class clearTimeout close console const continue "
+    "default delete dispatchEvent do document else event export extends false finally find focus for from function get "
+    "getComputedStyle globalThis history if in instanceof length let localStorage location matchMedia name navigator new "
+    "null of open origin parent performance postMessage print queueMicrotask removeEventListener requestAnimationFrame "
+    "return screen scroll self set setTimeout static status stop super switch this throw top true try typeof undefined "
+    "void while window yield".split()
 )
 
 
@@ -106,7 +109,7 @@ def short_names(module: str, kept: Collection[str] = ()) -> str:
     counts, declared, refused = _names(pieces, words)
     taken = {name for name in re.findall(r"[\w$]+", module)}
     fresh = (name for name in _short() if name not in taken and name not in kept)
-    able = [name for name in counts if len(name) > 2 and name in declared - refused - KEPT and name not in kept]
+    able = [name for name in counts if len(name) > 2 and name in declared - refused - KEPT and name not in kept and (name[0].islower() or CONSTANT.match(name))]
     new = dict(zip(sorted(able, key=lambda name: -counts[name] * (len(name) - 1)), fresh))
     return "".join(_renamed(text, new) if kind == "word" else text for kind, text in pieces)
 
@@ -147,10 +150,19 @@ def _names(pieces: Sequence[tuple[str, str]], words: Sequence[int]) -> tuple[Cou
             open_.append((text, at))
         elif kind == "sign" and text in ")]}":
             opening, start = open_.pop()
-            if text == ")" and opening == "(" and (after == "{" or (after == "=" and texts[at + 2] == ">")):
-                some = range(start + 1, at)
-                declared.update(_head(texts[one]) for one in some if texts[one - 1] in ("(", ",", "[", "{", "..."))
+            arrow, called = after == "=" and texts[at + 2] == ">", texts[start - 1]
+            if opening == "(" and (arrow or (after == "{" and called not in ("if", "for", "while", "switch"))):
+                declared.update(_parameters(texts, start, at))
     return counts, declared, refused
+
+
+def _parameters(texts: Sequence[str], start: int, end: int) -> Iterator[str]:
+    """The names between the parentheses of a function, but not those within the calls of their defaults."""
+    depth = 0
+    for at in range(start, end):
+        depth += (texts[at] == "(") - (texts[at] == ")")
+        if depth == 1 and texts[at] in ("(", ",", "[", "{", "..."):
+            yield _head(texts[at + 1])
 
 
 def _head(word: str) -> str:
