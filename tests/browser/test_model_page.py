@@ -287,7 +287,9 @@ def test_a_part_is_changed_and_both_sides_are_shown(page, pages, trained_folder)
         page.keyboard.press(key)
     page.wait_for_function("() => document.querySelector('.change-bar select').value === 'self/0[1]'")
     page.get_by_role("button", name="Remove", exact=True).click()
-    assert after(page, 5) == pytest.approx(np.log(run.trace(text, intervene={"self/0[1]": 0.0}).probability[5]), abs=0.006)
+    assert after(page, 5) == pytest.approx(
+        np.log(run.trace(text, intervene={"self/0[1]": 0.0}).probability[5]), abs=0.006
+    )
     assert page.locator(".pair.two .head-name").count() == 2
     page.get_by_role("button", name="Undo", exact=True).click()
     page.locator(".compared").wait_for(state="hidden")
@@ -316,7 +318,9 @@ def test_a_changed_translator_says_what_it_would_write(page, pages, trained_fold
     page.get_by_label("Sentence").fill(text)
     page.get_by_label("search").select_option("1")
     page.get_by_role("button", name="Translate").click()
-    page.wait_for_function("() => document.querySelectorAll('[aria-label=\"words of the source\"] button').length === 13")
+    page.wait_for_function(
+        "() => document.querySelectorAll('[aria-label=\"words of the source\"] button').length === 13"
+    )
     page.locator("[aria-label='words of the source'] button").nth(2).click()
     part = page.get_by_label("Part of the model to change")
     assert part.input_value() == "encoder/embedding@2"

@@ -290,7 +290,7 @@ def trace(
     free: Mapping[str, Mapping[int, str]],
     operators: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
 ) -> ir.Model:
-    """The graph of a call, for any size of the named axes; `operators`: how further operators of PyTorch are written."""
+    """The graph of a call, for any size of the named axes; `operators`: how further ones of PyTorch are written."""
     sizes = named_sizes(model)
     shapes: dict[str, Any] = {name: {axis: sizes[size] for axis, size in free[name].items()} for name in given}
     arguments: dict[str, Any] = dict(given)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import compress
+from operator import not_
 from posixpath import dirname, join, normpath
 
 from regard.report.tight import short_names, undeclared
@@ -55,24 +57,20 @@ def _used(texts: dict[str, str], entry: str) -> dict[str, str]:
         for name, text in texts.items():
             statements = STATEMENT.split(text)
             words = Counter(word for one in statements for word in set(re.findall(r"\w+", one)))
-
-            def idle(statement: str, name: str = name, words: Counter[str] = words) -> bool:
-                if not FUNCTION.match(statement):
-                    return False
-                made = re.findall(r"(?:function\*?|const|,) (\w+)", _outside_brackets(statement))
-                return all(words[one] == 1 and (name, one) not in imported for one in made)
-
-            left[name] = text if name in (entry, *whole) else "".join(one for one in statements if not idle(one))
+            needed = {word for word, count in words.items() if count > 1 or (name, word) in imported}
+            idle = [bool(FUNCTION.match(one)) and needed.isdisjoint(_declared(one)) for one in statements]
+            left[name] = text if name in (entry, *whole) else "".join(compress(statements, map(not_, idle)))
         if left == texts:
             return texts
         texts = left
 
 
-def _outside_brackets(statement: str) -> str:
+def _declared(statement: str) -> list[str]:
+    """The names that a function or a const declares, outside of all brackets."""
     inner = re.compile(r"\([^(){}\[\]]*\)|\{[^(){}\[\]]*\}|\[[^(){}\[\]]*\]")
     while (shorter := inner.sub("", statement)) != statement:
         statement = shorter
-    return statement
+    return re.findall(r"(?:function\*?|const|,) (\w+)", statement)
 
 
 def _add(name: str, read: Callable[[str], str], done: dict[str, str], above: tuple[str, ...]) -> None:

@@ -119,11 +119,12 @@ function oklch(lightness, chroma, hue) {
   const turn = (Math.PI * hue) / 180, a = chroma * Math.cos(turn), b = chroma * Math.sin(turn);
   const cones = [[0.3963377774, 0.2158037573], [-0.1055613458, -0.0638541728], [-0.0894841775, -1.291485548]]
     .map(([x, y]) => (lightness + x * a + y * b) ** 3);
-  return matrix.map((row) => Math.round(255 * gamma(Math.min(1, Math.max(0, row.reduce((sum, x, at) => sum + x * cones[at], 0))))));
+  const parts = matrix.map((row) => row.reduce((sum, x, at) => sum + x * cones[at], 0));
+  return parts.map((part) => Math.round(255 * gamma(Math.min(1, Math.max(0, part)))));
 }
 const scale = (of) => Uint8Array.from(Array.from({ length: 255 }, (_, step) => oklch(...of(step / 254))).flat());
 const one = (l, m, n, c, h, g) => (x) => [l + m * x, n + c * Math.sin(0.8 * Math.PI * x), h + g * x];
-const two = (l, m) => (x) => { const away = Math.abs(2 * x - 1); return [l + m * away, 0.13 * away, x < 0.5 ? 255 : 55]; };
+const two = (l, m) => (x) => [l + m * Math.abs(2 * x - 1), 0.13 * Math.abs(2 * x - 1), x < 0.5 ? 255 : 55];
 export const sequentialLight = scale(one(0.98, -0.66, 0.02, 0.085, 105, 165));
 export const sequentialDark = scale(one(0.25, 0.67, 0.03, 0.09, 270, -165));
 export const divergingLight = scale(two(0.97, -0.47));

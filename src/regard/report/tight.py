@@ -1,8 +1,7 @@
 """Scripts and styles with fewer characters, for a page that is one file: the same tokens, without comments and spaces.
 
-A script keeps its lines, so that the rules for missing semicolons see what they saw. What its modules declare gets short
-names. A style can also lose the rules
-for classes that a script never gives to an element.
+A script keeps its lines, so that the rules for missing semicolons see what they saw. What its modules declare gets
+short names. A style can also lose the rules for classes that a script never gives to an element.
 """
 
 from __future__ import annotations
@@ -89,12 +88,15 @@ def _separates(left: str, right: str) -> bool:
 CONSTANT = re.compile(r"[A-Z_]{5,}$")  # no browser's own: those are shorter, such as URL, or begin a word
 # Words that declare nothing, and names of the browser, which are never declared names.
 KEPT = frozenset(
-    "addEventListener arguments async atob await break btoa case catch class clearTimeout close console const continue "
-    "default delete dispatchEvent do document else event export extends false finally find focus for from function get "
-    "getComputedStyle globalThis history if in instanceof length let localStorage location matchMedia name navigator new "
-    "null of open origin parent performance postMessage print queueMicrotask removeEventListener requestAnimationFrame "
-    "return screen scroll self set setTimeout static status stop super switch this throw top true try typeof undefined "
-    "void while window yield".split()
+    re.findall(
+        r"\w+",
+        """addEventListener arguments async atob await break btoa case catch class clearTimeout close console const continue
+        default delete dispatchEvent do document else event export extends false finally find focus for from function get
+        getComputedStyle globalThis history if in instanceof length let localStorage location matchMedia name navigator
+        new null of open origin parent performance postMessage print queueMicrotask removeEventListener return screen
+        requestAnimationFrame scroll self set setTimeout static status stop super switch this throw top true try typeof
+        undefined void while window yield""",
+    )
 )
 
 
@@ -107,9 +109,16 @@ def short_names(module: str, kept: Collection[str] = ()) -> str:
     pieces = list(lexemes(module))
     words = [at for at, (kind, _) in enumerate(pieces) if kind not in ("space", "line")]
     counts, declared, refused = _names(pieces, words)
-    taken = {name for name in re.findall(r"[\w$]+", module)}
+    taken = set(re.findall(r"[\w$]+", module))
     fresh = (name for name in _short() if name not in taken and name not in kept)
-    able = [name for name in counts if len(name) > 2 and name in declared - refused - KEPT and name not in kept and (name[0].islower() or CONSTANT.match(name))]
+    able = [
+        name
+        for name in counts
+        if len(name) > 2
+        and name in declared - refused - KEPT
+        and name not in kept
+        and (name[0].islower() or CONSTANT.match(name))
+    ]
     new = dict(zip(sorted(able, key=lambda name: -counts[name] * (len(name) - 1)), fresh))
     return "".join(_renamed(text, new) if kind == "word" else text for kind, text in pieces)
 
@@ -143,7 +152,9 @@ def _names(pieces: Sequence[tuple[str, str]], words: Sequence[int]) -> tuple[Cou
             key = after == ":" and text == name and before != "?"
             inside = bool(open_) and open_[-1][0] == "{"
             listed = before in ("{", ",") and after in (",", "}", "=")
-            method = after == "(" and (before in ("{", ",", "}", ";") or before in ("async", "get", "set", "static", "*"))
+            method = after == "(" and (
+                before in ("{", ",", "}", ";") or before in ("async", "get", "set", "static", "*")
+            )
             if key or (inside and (listed or method)):
                 refused.add(name)
         elif kind == "sign" and text in "([{":

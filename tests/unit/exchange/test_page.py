@@ -258,7 +258,9 @@ def test_every_part_is_changed_as_regard_changes_it(pages, system):
         changes += [f"{way} {name}@1" for name in places if parts[name].dim() > 2 for way in ("zero", "swap")]
     written = list(first.targets) if isinstance(run.model, Translator) else None
     how = {"text": TEXT, "other": OTHER, "written": written, "beam": 1}
-    unchanged, *found = asked(page, *(["changed", {**how, "changes": some}] for some in ([], *([one] for one in changes))))
+    unchanged, *found = asked(
+        page, *(["changed", {**how, "changes": some}] for some in ([], *([one] for one in changes)))
+    )
     plain, moved = page_probabilities(unchanged), []
     assert plain == pytest.approx(known_probabilities(run, first), rel=1e-3)
     for one, answer in zip(changes, found, strict=True):
@@ -285,7 +287,12 @@ def test_the_lens_is_that_of_regard(pages, system):
 
 @pytest.mark.parametrize(
     ("system", "kinds"),
-    [("gpt", ["heads", "feedforward"]), ("lstm", ["gates", "words"]), ("ngram", ["orders"]), ("transformer", ["heads"])],
+    [
+        ("gpt", ["heads", "feedforward"]),
+        ("lstm", ["gates", "words"]),
+        ("ngram", ["orders"]),
+        ("transformer", ["heads"]),
+    ],
 )
 def test_a_removed_part_costs_what_it_costs_in_regard(pages, system, kinds):
     run, page = pages(system)

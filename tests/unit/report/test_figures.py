@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import regard
+from javascript import javascript
 from regard.report import terminal as drawing
 from regard.report.axes import FARTHEST, Axis, apart, number
-from javascript import javascript
 from regard.report.colours import DARK, LIGHT, ink_on, lab_module, lab_variables, luminance, shade, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible, right_to_left
 from regard.report.notebook import show, slider
