@@ -9,7 +9,8 @@ One graph serves both writing and looking inside: it is exported from `explain`,
 outputs it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, and
 `gates/layer/0/forget`.
 
-Where the equation notes a part (`layers/parts.py`), the graph has an operator `Part`, which returns its input. A page changes a part there, and everything after it reads the changed value.
+Where the equation notes a part (`layers/parts.py`), the graph has an operator `Part`, which returns its input. A page
+changes a part there, and everything after it reads the changed value.
 """
 
 from __future__ import annotations
