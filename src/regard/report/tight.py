@@ -91,11 +91,11 @@ KEPT = frozenset(
     re.findall(
         r"\w+",
         """addEventListener arguments async atob await break btoa case catch class clearTimeout close console const
-        continue default delete dispatchEvent do document else event export extends false finally find focus for from
-        function get getComputedStyle globalThis history if in instanceof length let localStorage location matchMedia name navigator
-        new null of open origin parent performance postMessage print queueMicrotask removeEventListener return screen
-        requestAnimationFrame scroll self set setTimeout static status stop super switch this throw top true try typeof
-        undefined void while window yield""",
+        continue default delete dispatchEvent do document else event export extends false finally find focus for
+        from function get getComputedStyle globalThis history if in instanceof length let localStorage location
+        matchMedia name navigator new null of open origin parent performance postMessage print queueMicrotask
+        removeEventListener return screen requestAnimationFrame scroll self set setTimeout static status stop
+        super switch this throw top true try typeof undefined void while window yield""",
     )
 )
 
