@@ -147,7 +147,9 @@ def test_a_template_that_writes_the_boundary_is_read_as_transformers_reads_it(fo
     assert (read.count(1), read.count(2), run.tokenizer.decode(read[1:-1])) == (1, 1, "a</s><s>b")
     written = theirs.generate(ids, do_sample=False, max_new_tokens=12, suppress_tokens=run.forbidden)
     text = tokenizer.decode(written[0, ids.size(1) :], skip_special_tokens=True)
-    assert "".join(run.reply(said, max_tokens=12, sampling=regard.Sampling(temperature=0))) == without_parts(text).lstrip()
+    assert (
+        "".join(run.reply(said, max_tokens=12, sampling=regard.Sampling(temperature=0))) == without_parts(text).lstrip()
+    )
     dialogue = Dialogue(prompt)
     dialogue.turns = [(prompt, True)]
     assert dialogue_tokens([dialogue], run.tokenizer).ids.tolist() == ids[0].tolist()

@@ -28,7 +28,7 @@ def test_a_weight_is_within_half_a_step_and_a_product_within_bf16(shape):
     weight, x, bias = torch.randn(shape), torch.randn(9, shape[1]), torch.randn(shape[0])
     small = EightBit.of(weight)
     assert ((small.whole() - weight).abs() <= small.scales.float()[:, None] * 0.75).all()
-    assert small.values.abs().amax(1).min() >= LARGEST - 1
+    assert small.codes.abs().amax(1).min() >= LARGEST - 1
     parameter = torch.nn.Parameter(small, requires_grad=False)
     exact = F.linear(x, small.whole(), bias)
     assert ((F.linear(x, parameter, bias) - exact).abs() <= 0.02 * exact.abs().max()).all()

@@ -30,7 +30,7 @@ MULTIPLE = 32  # the kernel reads a row of weights in parts of at most this many
 class EightBit(Tensor):
     """A matrix [N, K] in 8 bits, with one scale per row; to anything else that asks it is its fp32 values."""
 
-    values: Tensor  # [N, K], int8
+    codes: Tensor  # [N, K], int8
     scales: Tensor  # [N], bf16
 
     @staticmethod
@@ -39,27 +39,27 @@ class EightBit(Tensor):
         weight = weight.detach().float()
         largest = torch.maximum(weight.amax(1), -weight.amin(1))
         scales = (largest / LARGEST).clamp_min(torch.finfo(torch.bfloat16).tiny).bfloat16()
-        values = (weight / scales.float()[:, None]).round_().clamp_(-LARGEST, LARGEST)
-        return EightBit.made(values.to(torch.int8), scales)
+        codes = (weight / scales.float()[:, None]).round_().clamp_(-LARGEST, LARGEST)
+        return EightBit.made(codes.to(torch.int8), scales)
 
     @staticmethod
-    def made(values: Tensor, scales: Tensor) -> EightBit:
-        made: EightBit = Tensor._make_wrapper_subclass(EightBit, values.shape, dtype=torch.float32)  # type: ignore[attr-defined]
-        made.values, made.scales = values, scales
+    def made(codes: Tensor, scales: Tensor) -> EightBit:
+        made: EightBit = Tensor._make_wrapper_subclass(EightBit, codes.shape, dtype=torch.float32)  # type: ignore[attr-defined]
+        made.codes, made.scales = codes, scales
         return made
 
     def whole(self) -> Tensor:
-        return self.values.float() * self.scales.float()[:, None]
+        return self.codes.float() * self.scales.float()[:, None]
 
     def rows(self, which: Tensor) -> Tensor:
-        return self.values[which].float() * self.scales[which].float()[..., None]
+        return self.codes[which].float() * self.scales[which].float()[..., None]
 
     def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """W x + b."""
         if x.dim() > 2 and x.size(-2) != 1:
             return F.linear(x, self.whole().to(x.dtype), bias)
         flat = x.reshape(-1, x.size(-1)).bfloat16()
-        y = torch._weight_int8pack_mm(flat, self.values, self.scales).to(x.dtype).view(*x.shape[:-1], -1)
+        y = torch._weight_int8pack_mm(flat, self.codes, self.scales).to(x.dtype).view(*x.shape[:-1], -1)
         return y if bias is None else y + bias
 
     @classmethod
@@ -71,17 +71,18 @@ class EightBit(Tensor):
             return given[1].times(given[0], *given[2:], **named)
         if function is F.embedding and isinstance(given[1], EightBit):
             return given[1].rows(given[0])
-        return super().__torch_function__(function, types, given, named)
+        with torch._C.DisableTorchFunctionSubclass():  # its results are plain tensors
+            return function(*given, **named)
 
     @classmethod
     def __torch_dispatch__(
-        cls, function: Any, types: Any, given: Iterable[Any] = (), named: Mapping[str, Any] | None = None
+        cls, func: Any, types: Any, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        given = list(given)
-        if function in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
-            return EightBit.made(given[0].values, given[0].scales)
-        given, named = tree_map_only(EightBit, EightBit.whole, (given, dict(named or {})))
-        return function(*given, **named)
+        given, named = list(args), dict(kwargs or {})
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            return EightBit.made(given[0].codes, given[0].scales)
+        given, named = tree_map_only(EightBit, EightBit.whole, (given, named))
+        return func(*given, **named)
 
 
 def use_eight_bits(model: Model) -> None:
@@ -98,4 +99,4 @@ def use_eight_bits(model: Model) -> None:
     owners = [part for part in model.modules() if isinstance(part, nn.Linear) or part is model.output or part in tied]
     for part in owners:
         if part.weight is not None and part.weight.size(1) % MULTIPLE == 0:
-            part.weight = nn.Parameter(EightBit.of(part.weight), requires_grad=False)  # type: ignore[assignment]
+            part.weight = nn.Parameter(EightBit.of(part.weight), requires_grad=False)

@@ -37,9 +37,7 @@ def test_a_recorded_request_is_answered_in_the_form_that_its_program_reads(addre
     assert written[0]["choices"][0]["delta"]["role"] == "assistant"
     assert [part["choices"][0]["finish_reason"] is None for part in written] == [True] * (len(written) - 1) + [False]
     if body.get("temperature") == 0:
-        alone = httpx.post(
-            address + one["path"][1:], json=body | {"stream": False, "stream_options": None}
-        ).json()
+        alone = httpx.post(address + one["path"][1:], json=body | {"stream": False, "stream_options": None}).json()
         text = "".join(part["choices"][0]["delta"].get("content", "") for part in written)
         assert text.strip() == alone["choices"][0]["message"]["content"]
         assert usage["usage"] == alone["usage"]
