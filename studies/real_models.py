@@ -14,7 +14,8 @@ run of the file and
                                       quantized weights, so it also differs from itself: the row after that
 
 Then the time to the first token, the memory of `generate` and the loss on 40 other sentences, read one token at a
-time, each in a process of its own, in fp32, bf16 and int8; `--speed` prints only that. Prints tables in Markdown. Needs xllamacpp and transformers.
+time, each in a process of its own, in fp32, bf16 and int8; `--speed` prints only that. Prints tables in Markdown.
+Needs xllamacpp and transformers.
 """
 
 from __future__ import annotations
