@@ -128,8 +128,8 @@ def _one(place: Path, label: str) -> str:
 
 def write_texts(folder: Path, shakespeare: Path, multi30k: Path, tatoeba: Path) -> None:
     for name, path in (("pyref", "pyref"), ("phrasebook", "phrasebook"), ("shakespeare", str(shakespeare))):
-        for split, lines in open_corpus(path).splits.items():
-            _write(folder / name / f"{split}.txt", list(lines))
+        for split, read in open_corpus(path).splits.items():
+            _write(folder / name / f"{split}.txt", list(read))
     sides = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
     for split, name in sides.items():
         both = [(multi30k / f"{name}.{side}").read_text(encoding="utf-8").splitlines() for side in ("de", "en")]
@@ -223,7 +223,7 @@ if __name__ == "__main__":
     if given.what == "texts":
         write_texts(given.folder, *given.given)
     elif given.what == "run":
-        run(given.folder, *given.given, given.minutes, given.processes)
+        run(given.folder, given.given[0], given.minutes, given.processes)
     else:
         for task, size in dict.fromkeys((task, size) for task, size, _ in PLANS):
             table(given.folder, task, size)

@@ -20,6 +20,7 @@ def each_seed(trial: Trial, measure: Callable[..., Measured], parts: Sequence[st
 
     With `parts`: `measure(trial, seed, part)`, the first part with every seed, then the next.
     """
+    units: Sequence[tuple[int, ...] | tuple[int, str]]
     units = [(seed, part) for part in parts for seed in trial.seeds] or [(seed,) for seed in trial.seeds]
     jobs = min(trial.jobs, len(units))
     if jobs == 1:
