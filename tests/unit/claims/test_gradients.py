@@ -22,7 +22,8 @@ def measured(name):
     claim = get_claim(name)
     evidence = claim.measure(replace(claim.trial(quick=True), seeds=SEEDS))
     judgement = judge(claim, evidence)
-    return evidence, judgement, {finding.expect.quantity: finding for finding in judgement.expected + judgement.besides}
+    findings = judgement.expected + judgement.control + judgement.besides
+    return evidence, judgement, {finding.expect.quantity: finding for finding in findings}
 
 
 @pytest.mark.parametrize(
