@@ -35,7 +35,7 @@ def test_a_file_is_written_once(regard, wrong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert regard("exercise", "lstm-gates")[1] == "lstm_gates.py\n"
     (tmp_path / "lstm_gates.py").write_text("mine")
-    assert "exists already" in wrong("exercise", "lstm-gates")
+    assert "already exists" in wrong("exercise", "lstm-gates")
     assert (tmp_path / "lstm_gates.py").read_text() == "mine"
 
 

@@ -93,12 +93,15 @@ OutFile = Annotated[
 ]
 
 Weights = Annotated[
-    str, Parameter(metavar="{best,last,STEP}", group=MODEL, help="best on validation, last, or a saved step")
+    str,
+    Parameter(
+        metavar="{best,last,STEP}", group=MODEL, help="weights to use: best on validation, last, or from a saved step"
+    ),
 ]
 Average = Annotated[
     int | None, Parameter(metavar="N", group=MODEL, help="average the weights of the last N validations")
 ]
-Precision = Annotated[str, one_of_these("fp32", "bf16", group=MODEL, help="bf16 is faster on a GPU and less exact")]
+Precision = Annotated[str, one_of_these("fp32", "bf16", group=MODEL, help="bf16 is faster on a GPU but less exact")]
 Device = Annotated[str, Parameter(metavar="{auto,cpu,cuda}", group=MODEL, help="auto selects a GPU if there is one")]
 Json = Annotated[bool, Parameter(group=OUTPUT, help="print JSON")]
 JsonLines = Annotated[bool, Parameter(group=OUTPUT, help="print one JSON object per line")]

@@ -57,7 +57,7 @@ def train(
 ) -> None:
     """Train a model on your data and save it as a run.
 
-    Every setting of the model, the data and the training is an option as well, such as --model.layers 3 or
+    Every setting of the model, the data and the training is also an option, such as --model.layers 3 or
     --training.steps 500. `regard train SYSTEM --print-recipe` lists all of them with their defaults.
 
         regard train lstm --data my.txt --run runs/mine

@@ -119,7 +119,7 @@ def builder(system: str) -> Build:
             if idle := never_changed(build):
                 say(
                     f"note: the state's {', '.join(idle)} never changes, whatever the model reads: "
-                    "return its new value, or do not carry it."
+                    "return its new value, or leave it out."
                 )
     return build
 

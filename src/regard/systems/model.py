@@ -234,7 +234,7 @@ class Model(nn.Module):
         if self.context is not None and columns > self.context:
             raise RegardError(
                 f"this model reads at most {self.context} tokens at once but was given {columns}; "
-                "give it less text, or train one with a larger model.context."
+                "give it less text, or train a model with a larger model.context."
             )
         state = self.begin(rows=rows) if state is None else state
         return state, span_of(state["seen"], lengths)

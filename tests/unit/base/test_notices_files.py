@@ -299,7 +299,7 @@ def test_who_waits_for_a_lock_gets_it_when_it_is_free(tmp_path):
 def test_a_name_that_is_taken_stays_and_the_lock_of_a_name_is_removed(tmp_path):
     path = tmp_path / "new" / "table.csv"
     write_new(path, "one")
-    with pytest.raises(RegardError, match="exists already"):
+    with pytest.raises(RegardError, match="already exists"):
         write_new(path, "two")
     assert [each.name for each in path.parent.iterdir()] == ["table.csv"]
     assert path.read_text() == "one"

@@ -48,7 +48,7 @@ export function searchTree(branches, note = "") {
     table(ended.map((one) => ({ rank: one.rank, text: one.text, log: one.log, score: one.score })),
       { rank: "rank", text: "sentence", log: "log-probability", score: "score (divided by length)" }, { caption: "Beam search results, best first" }),
     note && el("p", { class: "caption" }, note),
-    el("p", { class: "caption" }, "The tree: each column is a step, the most probable beginning on top. Next to each word is its probability given the words before it; pale words were pruned."),
+    el("p", { class: "caption" }, "The tree: each column is a step, with the most probable prefix on top. Next to each word is its probability given the words before it; pale words were pruned."),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tree of the search" },
       svg("svg", { class: "tree", role: "img", "aria-label": told, width, height, viewBox: `0 0 ${width} ${height}` }, edges, nodes)),
     el("p", { class: "caption" }, told, left ? ` ${left === 1 ? "One beginning that was pruned is" : `${left} beginnings that were pruned are`} not drawn.` : ""));

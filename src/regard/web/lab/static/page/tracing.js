@@ -108,7 +108,7 @@ export function traceTranslation({ model, tokenizer, source, about }, text, writ
   const { arrays, told } = inside(about.parts, { ...before, ...parts }, words);
   const answer = tokenizer.decode(written.filter((id) => id !== 0)).trim();
   const made = { ...facts(about, words, predictions(every, written, ids, tokenizer, TOP), told), text, answer, alignment: Boolean(arrays.alignment), beam: tree(branches, tokenizer) };
-  if (branches.some((one) => one.rank && !one.finished)) made.unfinished = "A sentence that ends in … was not finished when the search ended. It is below the finished ones, whatever its score.";
+  if (branches.some((one) => one.rank && !one.finished)) made.unfinished = "A sentence that ends in … was not finished when the search ended. It is ranked below the finished ones, regardless of its score.";
   return { facts: made, arrays, ids };
 }
 
