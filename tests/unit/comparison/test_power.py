@@ -107,7 +107,9 @@ def test_after_a_run_the_largest_difference_that_is_not_significant_says_its_see
     far = replace(near, worse="c", by=-0.03)
     clear = replace(near, worse="d", by=-1.0, p_value=0.001)
     (said,) = needed_seeds(of(near, far, clear))
-    assert said.startswith("A true difference as large as that between a and c (3 % in perplexity) would be detected with")
+    assert said.startswith(
+        "A true difference as large as that between a and c (3 % in perplexity) would be detected with"
+    )
     count = int(re.search(r"about (\d+) seeds", said)[1])
     assert detectable(far.documents, far.seeds, count) <= 0.03 < detectable(far.documents, far.seeds, count - 1)
     (said,) = needed_seeds(of(replace(near, documents=1.0)))
