@@ -165,7 +165,7 @@ MISTAKES = {
         return super().explain(x + x.flip(1), state, span)
 """,
         {2},
-        "other tokens from position",
+        "changing the tokens from position",
     ),
     "keeps its state on the module": (
         """

@@ -48,14 +48,14 @@ def asking_twice_changes_nothing(model: Model, draw: RandomCase) -> None:
 
 
 def cutting_changes_nothing(model: Model, draw: RandomCase) -> None:
-    """1: cutting a sequence into calls changes neither logits nor gradients."""
+    """1: splitting a sequence into several calls changes neither logits nor gradients."""
     tokens = draw.tokens(model)
     whole, end = model(tokens, draw.start(model))
     pieces, state = [], draw.start(model)
     for piece in draw.pieces(tokens):
         logits, state = model(piece, state)
         pieces.append(logits)
-    cut, what = torch.cat(pieces, dim=1), f"cutting {draw.columns} tokens into {len(pieces)} calls changes"
+    cut, what = torch.cat(pieces, dim=1), f"splitting {draw.columns} tokens into {len(pieces)} calls changes"
     why = "the returned state lacks something that the next call needs, or something is stored outside it"
     close(cut, whole, f"{what} the logits", why, LOGITS)
     same_state(state or {}, end, f"{what} the last state", why)
@@ -73,14 +73,14 @@ def the_future_changes_nothing(model: Model, draw: RandomCase) -> None:
     equal(
         after,
         before,
-        f"other tokens from position {t} on change the logits",
+        f"changing the tokens from position {t} on changes the logits",
         "a column may attend to itself and to earlier columns, never to later ones",
         LOGITS,
     )
 
 
 def padding_changes_nothing(model: Model, draw: RandomCase) -> None:
-    """3: padding, junk in padding and batch-mates change nothing, also in the calls that follow."""
+    """3: padding, its content and the other rows of a batch change nothing, in this call or later ones."""
     tokens = draw.tokens(model)
     with torch.no_grad():
         together, _ = model(tokens, draw.start(model))
@@ -358,7 +358,7 @@ def length_zero_freezes(model: Model, draw: RandomCase) -> None:
 
 
 def nothing_flows_across_a_detach(model: Model, draw: RandomCase) -> None:
-    """14: nothing flows across a detach; and without one, something does, if what was read before matters at all."""
+    """14: no gradient flows across a detach; and without one, something does, if what was read before matters at all."""
     weights = {name: weight.detach().clone().requires_grad_() for name, weight in model.named_parameters()}
     if not weights:
         return

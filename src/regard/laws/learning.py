@@ -38,7 +38,7 @@ def micro_batches_are_one_batch(model: Model, draw: RandomCase) -> None:
         found.append((loss, dict(zip(parameters, gradient, strict=True))))
     (whole, whole_gradient), (cut, cut_gradient) = found
     why = "a row's loss must not depend on the other rows of its batch"
-    what = f"cutting a batch into {draw.rows} changes the"
+    what = f"splitting a batch into {draw.rows} changes the"
     close(cut, whole, f"{what} loss", why)
     same_gradients(cut_gradient, whole_gradient, f"{what} gradient", why)
 

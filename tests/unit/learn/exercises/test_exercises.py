@@ -230,7 +230,7 @@ def test_nothing_and_the_wrong_kind_and_not_a_number_are_told(graded):
 
 def test_a_model_that_breaks_a_law_is_told(graded):
     leak = "return torch.ones(length, length, dtype=torch.bool).tril(int(length == 2))"  # the grader has none of 2
-    assert graded("causal-mask", leak).sentence.startswith("in a model it breaks law 1, cutting a sequence")
+    assert graded("causal-mask", leak).sentence.startswith("in a model it breaks law 1, splitting a sequence")
 
 
 def test_the_page_about_exercises_is_true(graded):
