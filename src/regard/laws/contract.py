@@ -358,7 +358,7 @@ def length_zero_freezes(model: Model, draw: RandomCase) -> None:
 
 
 def nothing_flows_across_a_detach(model: Model, draw: RandomCase) -> None:
-    """14: no gradient flows across a detach; and without one, something does, if what was read before matters at all."""
+    """14: no gradient flows across a detach; without one, some does, if the earlier text matters at all."""
     weights = {name: weight.detach().clone().requires_grad_() for name, weight in model.named_parameters()}
     if not weights:
         return

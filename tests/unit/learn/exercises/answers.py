@@ -172,7 +172,7 @@ WRONG = {
         (
             "r, z = torch.sigmoid(from_word[0] + from_past[0]), torch.sigmoid(from_word[1] + from_past[1])\n"
             "return (1 - z) * hidden + z * torch.tanh(from_word[2] + r * from_past[2])",
-            "z and 1 − z are exchanged",
+            "z and 1 − z are swapped",
         ),
         (
             "r, z = torch.sigmoid(from_word[0] + from_past[0]), torch.sigmoid(from_word[1] + from_past[1])\n"
