@@ -300,7 +300,7 @@ def may_see(mask: Array | None, query: Tensor, keys: Tensor, values: Tensor) -> 
     if not broadcasts(*batches):
         raise RegardError(
             f"Batches of shape {', '.join(str(tuple(batch)) for batch in batches)} of query, keys and values do not "
-            "match: give equal ones, or 1 where all share one."
+            "match: give equal shapes, or size 1 where one is shared."
         )
     batch = torch.broadcast_shapes(*batches[:2])
     shape = (*batch, query.size(-2), keys.size(-2))

@@ -92,7 +92,7 @@ def inspect(
     layer
         show the attention or arithmetic of this layer: 0 is the lowest; translators have self/0, cross/0, encoder/0
     head
-        show this head, from 0 [default: the mean of all heads; with --work, head 0]
+        number of the head to show, counted from 0 [default: the mean of all heads; with --work, head 0]
     lens
         show what each layer would predict: its best word, the rank of the true word, and the distance from the final
         prediction

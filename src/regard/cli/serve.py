@@ -40,7 +40,7 @@ def serve(
     Parameters
     ----------
     host
-        address to listen on; any but a loopback address requires a token
+        address to listen on; any other than a loopback address requires a token
     port
         port to listen on; 0 = any free port
     token

@@ -27,7 +27,9 @@ class Settings(PositionSettings):
     width: int = setting(128, "width of the vectors between blocks", ge=1)
     heads: int = setting(4, "attention heads; they share the width equally", ge=1)
     context: int = setting(
-        128, "number of words that attention can look back; with unbounded positions, only the training window", ge=1
+        128,
+        "number of words that attention can look back over; with unbounded positions, only the training window",
+        ge=1,
     )
     feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     position: str = setting("learned", "{}", choices=tuple(POSITIONS))

@@ -140,7 +140,7 @@ class Model(nn.Module):
             TypeError: If a language model is given a source.
         """
         if source is not None or lengths is not None:
-            raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
+            raise TypeError(f"{type(self).__name__} is a language model and does not take a source")
         rows = (1 if rows is None else rows) * width
         device, dtype = self._place()
         past = self.initial_past(rows, capacity=capacity, device=device, dtype=dtype)

@@ -28,7 +28,9 @@ from regard.systems.position_settings import PositionSettings
 class Settings(PositionSettings):
     width: int = setting(256, "components of words, queries, keys and values", ge=1)
     context: int = setting(
-        128, "number of words that attention can look back; with unbounded positions, only the training window", ge=1
+        128,
+        "number of words that attention can look back over; with unbounded positions, only the training window",
+        ge=1,
     )
     position: str = setting("none", "{}", choices=INPUT_POSITIONS)
     combine: str = setting(

@@ -97,7 +97,7 @@ class Translator(Model):
         synchronizing. As for every model, capacity=C makes room for C target tokens in tensors of fixed shape.
         """
         if source is None:
-            raise TypeError(f"{type(self).__name__} translates: it begins with a source, model.begin(source, lengths)")
+            raise TypeError(f"{type(self).__name__} is a translator and needs a source: model.begin(source, lengths)")
         if rows is not None and rows != len(source):
             raise ValueError(f"{len(source)} sources were given for {rows} rows")
         if self.source_context is not None and source.size(1) > self.source_context:

@@ -89,7 +89,7 @@ def _resolved(path: Path) -> Path:
 def read_code(file: Path) -> bytes:
     try:
         if file.stat().st_size > MAX_CODE:
-            raise RegardError(f"{file} has more than {MAX_CODE >> 20} MiB, too much for a file of code: check it.")
+            raise RegardError(f"{file} has more than {MAX_CODE >> 20} MiB, too much for a code file: check it.")
         return file.read_bytes()
     except OSError as error:
         raise RegardError(f"{file} cannot be read ({error.strerror}); check the file.") from None

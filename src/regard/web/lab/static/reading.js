@@ -421,7 +421,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       maps: map.heads.map((name, one) => ({ name, short: String(one + 1), one, array: null, start: 0 })),
     }));
     fillSheet(sheets.memories, layers, "matrix", facts.matrices, [0, 0], (array, one) => ({ array, start: one * array.shape[1] * array.shape[2] }), problem);
-    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), sheets.memories.node, el("p", { class: "caption" }, "Each layer has its own scale, symmetric about 0; the scale of the chosen head is below."), problem, el("h4", { class: "memory-name" }), maps.memory.node);
+    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), sheets.memories.node, el("p", { class: "caption" }, "Each layer has its own scale, symmetric about 0; the scale of the selected head is shown below."), problem, el("h4", { class: "memory-name" }), maps.memory.node);
     drawMemory(0, 0);
   }
 

@@ -6,7 +6,7 @@ const STARTS = [
   { title: "A language model learns English", system: "lstm", data: "pyref", budget: "90s",
     about: "An LSTM reads Python’s own manual, 50,000 words, for a minute and a half. Watch its sentences form." },
   { title: "A Transformer learns to translate", system: "transformer", data: "phrasebook", budget: "3m",
-    about: "English into French, from a built-in grammar, for three minutes. See which word it looks at." },
+    about: "It learns to translate English into French from a built-in grammar in three minutes. See which words it attends to." },
   { title: "Count words with the oldest model", system: "ngram", data: "pyref", budget: "",
     about: "Shannon’s n-gram trains in seconds and is the baseline that every other model must beat." },
 ];
