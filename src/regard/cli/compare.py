@@ -100,7 +100,7 @@ def compare(
     placebo
         compare each system with itself, trained with other seeds, and report how often a difference is found
     tune
-        choose each system's settings by validation in this many trials, each with this budget [default: 0, no tuning]
+        tune each system's settings first, in this many trials with the same budget each; 0 = no tuning
     run
         output folder [default: runs/compare-CORPUS]
     csv

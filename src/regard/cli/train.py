@@ -78,7 +78,7 @@ def train(
     dry_run
         estimate parameters, memory and time from three measured steps, and stop
     tune
-        choose the settings first, by validation in this many trials, each with this budget; they are in RUN-trials
+        tune the settings first, in this many trials with the same budget each, saved in RUN-trials; 0 = no tuning
     run
         output folder [default: runs/SYSTEM-CORPUS]
     print_recipe
