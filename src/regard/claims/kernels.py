@@ -144,7 +144,7 @@ CLAIM = Claim(
     "triangular and Epanechnikov ignore keys beyond h and are undefined if none is nearer; the Gaussian never is. "
     "h → ∞ gives the mean and, for the Gaussian, h → 0 gives the nearest neighbor.",
     conditions="100 noisy points of a smooth curve (noise ½), bandwidth 0.2 unless it is turned, error against "
-    " the curve without noise.",
+    "the curve without noise.",
     control_words="With the values shuffled among the points nothing is local, and the local average no longer halves "
     "the mean's error; and the Gaussian does give weight beyond h.",
     breaks="For the kernels that end, h → 0 is not the nearest neighbor but 0/0 everywhere: Regard then answers with "

@@ -261,7 +261,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(tmp_path
         assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"file": "before"}
         if isinstance(error, OSError):
             assert "disk is full" in str(raised.value)
-            assert "untouched" in str(raised.value)
+            assert "unchanged" in str(raised.value)
     with pytest.raises(RegardError, match="its partial files were removed"):
         interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
     assert {each.name for each in tmp_path.iterdir()} == {"file"}

@@ -43,7 +43,7 @@ def test_what_a_place_needs_is_said(monkeypatch):
     monkeypatch.setattr(elsewhere, "find_spec", lambda package: None if package in missing else package)
     monkeypatch.setattr(elsewhere.shutil, "which", lambda program: None)
     read_place("ray")  # needs no sbatch
-    with pytest.raises(RegardError, match="There is no Slurm here"):
+    with pytest.raises(RegardError, match="Slurm is not available here"):
         read_place("slurm")
     for name, package in (("slurm", "submitit"), ("ray", "ray")):
         missing.add(package)

@@ -305,7 +305,7 @@ def test_a_system_whose_other_seeds_failed_has_one_seed(compared):
 
 def test_caveats_are_of_few_seeds_and_of_a_validation_split(compared):
     few, power = caveats(compared())
-    assert few.startswith("Two seeds: ")
+    assert few.startswith("Two seeds are too few")
     assert re.fullmatch(r"A true difference as large as that between .* with a probability of 80 % with .*", power)
     assert caveats(compared(LOSSES | {"lstm": [2.4] * 3, "gpt": [1.9] * 3})) == []
     one = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0]}, facts={"split": "valid", "tokens": {"valid": 5}})

@@ -664,7 +664,7 @@ def test_one_run_at_a_time_here_and_all_of_them_on_other_machines(
 
 def test_runs_side_by_side_are_refused_where_time_is_equal(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for words, said in (({"jobs": 2, "match": "seconds"}, "counts time"), ({"jobs": 0}, "^jobs must be at least 1")):
+    for words, said in (({"jobs": 2, "match": "seconds"}, "measures time"), ({"jobs": 0}, "^jobs must be at least 1")):
         with pytest.raises(RegardError, match=said):
             regard.compare(["nnlm"], data=text, **words)
     assert os.listdir(tmp_path) == []

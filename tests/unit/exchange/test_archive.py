@@ -248,7 +248,7 @@ def test_every_kind_of_damage_is_found(archive, tmp_path):
 def test_another_zip_or_version_says_what_it_is(archive, tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as new:
         new.writestr("archive/data.pkl", b"\x80")
-    assert "PyTorch pickled" in refused(tmp_path / "x.zip", tmp_path)
+    assert "pickled PyTorch model" in refused(tmp_path / "x.zip", tmp_path)
     with zipfile.ZipFile(tmp_path / "y.zip", "w") as new:
         new.writestr(MANIFEST, json.dumps({"archive": 2}))
     assert "archive of version 2" in refused(tmp_path / "y.zip", tmp_path)
