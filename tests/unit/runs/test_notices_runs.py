@@ -111,7 +111,7 @@ def test_the_average_is_the_mean_of_the_last_validations_alone(translator):
         assert torch.allclose(weight, (one[name] + two[name]) / 2, atol=1e-7)
         assert weight.dtype == one[name].dtype
     assert all(torch.equal(weight, two[name]) for name, weight in average_weights(translator.folder, 1).items())
-    for count, said in ((3, "kept the weights of 2 validations"), (0, "at least 1")):
+    for count, said in ((3, "has the weights of only 2 validations"), (0, "at least 1")):
         with pytest.raises(RegardError, match=said):
             average_weights(translator.folder, count)
 

@@ -191,7 +191,7 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: lower --average, or "
+            f"{folder} has the weights of only {pluralize(len(kept), 'validation')}: lower --average, or "
             "train with a larger "
             "training.keep."
         )

@@ -64,7 +64,7 @@ def locate(name: str) -> Code:
     place, _, label = name.rpartition(":")
     if not place or not label or label.endswith(".py"):
         raise RegardError(
-            f"{name!r} does not name a class: write {name.removesuffix(':')}:MyCell with the name of yours."
+            f"{name!r} does not name a class: write {name.removesuffix(':')}:MyCell with the name of your class."
         )
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
         raise RegardError(f"{name!r} contains a control character, so it is not a valid file name.")
