@@ -118,7 +118,7 @@ def test_a_translator_can_draw_and_forget(regard, translator):
         ("/undo", "nothing to undo"),
         ("/retry", "nothing to retry"),
         ("/take 99", "a number from 1 to"),
-        ("/save", "Name the file"),
+        ("/save", "Give a file name"),
         ("/save ~nouser/x", "Could not write"),
         ("/save a\0b", "Could not write"),
         (f"/save {'x' * 300}", "choose another name"),

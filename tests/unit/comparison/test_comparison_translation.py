@@ -236,7 +236,7 @@ def test_a_note_says_how_differently_systems_were_trained_and_none_that_they_wer
         assert f"{label}: {each.optimizer}, learning rate {each.learning_rate:g}, {each.schedule}" in said
     same = [replace(e, recipe=done.plan.entrants[0].recipe) for e in done.plan.entrants]
     alike = Comparison(replace(done.plan, entrants=tuple(same)), done.results)
-    assert not any("trained alike" in note for note in notes(alike))
+    assert not any("trained differently" in note for note in notes(alike))
 
 
 @pytest.mark.parametrize(

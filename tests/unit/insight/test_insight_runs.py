@@ -78,7 +78,7 @@ def test_a_translation_goes_on_from_the_beginning_it_is_given(folder):
     first = run.tokenizer.encode(free.translation)[:2]  # a space before the first word is not part of it
     again = run.trace(LINES[0], prefix=run.tokenizer.decode(first), beam=1)
     assert again.targets[:2] == tuple(map(run.tokenizer.token, first))
-    with pytest.raises(RegardError, match="shorter beginning"):
+    with pytest.raises(RegardError, match="shorter prefix"):
         run.trace(LINES[0], prefix="THE " * 200)
 
 

@@ -307,7 +307,7 @@ def test_a_run_that_cannot_be_served_is_said_before_anything_listens(endless, tm
 
     with pytest.raises(RegardError, match="Two runs are called endless"):
         ServedModels([endless, endless], languages={}, places=1)
-    with pytest.raises(RegardError, match="not a translator"):
+    with pytest.raises(RegardError, match="not one of the translators"):
         ServedModels([endless], languages={"endless": ("en", "fr")}, places=1)
     with pytest.raises(RegardError, match="There is no run"):
         ServedModels([tmp_path / "none"], languages={}, places=1)
