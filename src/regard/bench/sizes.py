@@ -1,12 +1,14 @@
 """Every neural system at every size: the training step of the default command on real text, beside a plain loop.
 
-    plain    the same net in PyTorch's own words: bf16 autocast, fused AdamW, the gradient's norm clipped
-    graph    the same step in one CUDA graph, which is the fastest plain loop where launching takes longer than computing
+The plain loop has the same net in PyTorch's own words: bf16 autocast, fused AdamW, the gradient's norm clipped, and the
+whole step in one CUDA graph, which is the fastest plain loop where launching takes longer than computing. Nets that a
+graph cannot record run without one.
 
-The plain net is a page of its own for GPT (plain_gpt.py); recurrent layers are torch.nn's; all other nets are Regard's as
+Its net is a page of its own for GPT (plain_gpt.py); recurrent layers are torch.nn's; all other nets are Regard's as
 written, attention by PyTorch's causal kernel. The text is WikiText-2 and the pairs are Multi30k, if they are in
 $REGARD_DATA or the cache, else what is built in; a classifier tells English from French. Each row trains as
-`regard train SYSTEM --size SIZE` does.
+`regard train SYSTEM --size SIZE` does. At size large a plain step takes its batch in parts, since all logits at once do
+not fit.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -44,7 +45,9 @@ from regard.training.objective import TensorBatch, real_targets
 
 CORPORA = {"language model": "wikitext-2", "translation": "multi30k"}
 PLAIN_ROWS = ("causal attention without a mask", "grouped queries without a mask")  # that a plain page has, too
-TURN = 2e14  # floating-point operations of a turn, at most MAX_CALLS steps
+PACKED = ("seq2seq", "bahdanau", "classifier")  # a graph cannot record them: they pack sources by length on the host
+PARTS = 4  # of a plain step at size large
+TURN = 1e14  # floating-point operations of a turn, at most MAX_CALLS steps
 MAX_CALLS, PAIR_CALLS = 100, 120
 
 
@@ -56,7 +59,8 @@ def rows(place: BenchPlace) -> Iterator[BenchRow]:
             yield row(system, size, place)
 
 
-def row(system: System, size: str, place: BenchPlace) -> BenchRow:
+def prepared(system: System, size: str, place: BenchPlace) -> Prepared:
+    """Corpus, tokens and model of `regard train SYSTEM --size SIZE`."""
     settings: dict[str, dict[str, Any]] = {"training": {"device": str(place.device)}}
     corpus = CORPORA.get(system.task, "")
     if place.size == "quick":
@@ -66,11 +70,17 @@ def row(system: System, size: str, place: BenchPlace) -> BenchRow:
     with hushed():
         if system.task == "classification":
             settings["data"] = {"corpus": as_file(languages())}
-        ready = prepare(compose(system.name, size, settings))
+        return prepare(compose(system.name, size, settings))
+
+
+def row(system: System, size: str, place: BenchPlace) -> BenchRow:
+    ready = prepared(system, size, place)
+    parts = PARTS if size == "large" and system.task == "language model" else 1
     training = ready.recipe.training
     cost = training.batch_tokens * ready.model.flops_per_token
     calls = max(5, min(MAX_CALLS, round(TURN / cost)))
     warm_up = place.of(PAIR_CALLS if training.on_pairs else 12, 2, 1)
+    graph = " in one CUDA graph" * (place.device.type == "cuda" and system.name not in PACKED)
     words = ready.data.tokenizers.target.vocabulary
     return BenchRow(
         f"{system.name} {size}",
@@ -78,8 +88,7 @@ def row(system: System, size: str, place: BenchPlace) -> BenchRow:
         f"{training.batch_tokens} tokens a step, {words} words, {place.precision}",
         [
             Contender("Regard", partial(regard, ready, place)),
-            Contender("plain PyTorch", partial(plain, ready, place)),
-            Contender("plain PyTorch in one CUDA graph", partial(plain, ready, place, captured=True), needs_gpu=True),
+            Contender(f"plain PyTorch{graph}", partial(plain, ready, place, captured=bool(graph), parts=parts)),
         ],
         Cost(operations=ready.model.flops_per_token),
         warm_up=warm_up,
@@ -95,19 +104,19 @@ def languages() -> list[tuple[str, str]]:
 
 
 def regard(ready: Prepared, place: BenchPlace) -> RegardTraining:
-    model = copy.deepcopy(ready.model)
+    model = copy.deepcopy(ready.model).to(place.device)
     return RegardTraining(model, ready.data.batches(ready.recipe, model), ready.recipe.training, place)
 
 
-def plain(ready: Prepared, place: BenchPlace, *, captured: bool = False) -> PlainTraining:
+def plain(ready: Prepared, place: BenchPlace, *, captured: bool = False, parts: int = 1) -> PlainTraining:
     model, training = copy.deepcopy(ready.model).to(place.device), ready.recipe.training
     batches = ready.data.batches(ready.recipe, model)
     if type(model) is GPT and _is_a_page(model.settings):
         page = plain_page(model)
-        return PlainTraining(page, partial(_page_loss, page), batches, place, captured=captured)
+        return PlainTraining(page, partial(_page_loss, page), batches, place, captured=captured, parts=parts)
     loss = partial(_loss, as_plain(model), float(getattr(training, "label_smoothing", 0.0)), training.carries)
     begin = (lambda rows: model.begin(rows=rows)) if training.carries else None
-    return PlainTraining(model, loss, batches, place, begin=begin, captured=captured)
+    return PlainTraining(model, loss, batches, place, begin=begin, captured=captured, parts=1 if begin else parts)
 
 
 def _is_a_page(settings: Settings) -> bool:

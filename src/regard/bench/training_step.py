@@ -22,7 +22,7 @@ from regard.systems.model import Model
 from regard.text.batches.text_batches import Batch, Windows
 from regard.training.hyperparameters import GradientTraining
 from regard.training.loop import Batches, Trainer
-from regard.training.objective import TensorBatch, to_device
+from regard.training.objective import TensorBatch, micro_batches, to_device
 from regard.training.validation import ValidationResult
 
 LEARNING: dict[str, Any] = {  # of both sides
@@ -74,7 +74,10 @@ class PlainTraining:
         *,
         begin: Callable[[int], State] | None = None,
         captured: bool = False,
+        parts: int = 1,
     ) -> None:
+        """`parts`: micro-batches of a step, where the state is not carried."""
+        self.parts = parts
         self.model = model.to(place.device).train()
         self.mean_loss, self.batches, self.place, self.begin = loss, batches, place, begin
         self.optimizer = adamw(self.model, captured)
@@ -95,9 +98,10 @@ class PlainTraining:
 
     def _update(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.place.device.type, torch.bfloat16, enabled=self.place.dtype == torch.bfloat16):
-            loss, state = self.mean_loss(batch, state)
-        loss.backward()
+        for _, part in micro_batches(batch, self.parts):
+            with torch.autocast(self.place.device.type, torch.bfloat16, enabled=self.place.dtype == torch.bfloat16):
+                loss, state = self.mean_loss(part, state)
+            (loss / self.parts).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), LEARNING["clip"])
         self.optimizer.step()
         return loss.detach(), None if state is None else detach(state)

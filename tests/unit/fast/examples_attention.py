@@ -18,7 +18,7 @@ from regard.layers.attention import (
 from regard.layers.dropout import Dropout
 from regard.layers.position import Rotary
 from regard.layers.state import Span, State, detach
-from regard.systems import gpt, linear_attention, llama, transformer
+from regard.systems import gpt, linear_attention, llama, mingru, transformer
 from regard.systems.model import Stack
 
 CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -111,7 +111,7 @@ def by_hand() -> Example:
 def few_passes(kind: type[Stack], settings: Any) -> Example:
     model = kind(20, settings).to(CUDA).train()
     at = Span(torch.zeros(1, dtype=torch.int64, device=CUDA))
-    refused = () if kind is linear_attention.LinearTransformer else ((tokens(9), model.begin(rows=2), at),)
+    refused = () if kind is mingru.MinGRUModel else ((tokens(9), model.begin(rows=2), Span(at.start.expand(2))),)
     return Example(model, (tokens(9), model.without_cache(2), at), Use(training=True, bf16=True), refused=refused)
 
 
@@ -130,5 +130,8 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "llama's blocks in few passes": partial(few_passes, llama.Llama, llama.Settings(**SHAPE)),
     "linear-attention's blocks in few passes": partial(
         few_passes, linear_attention.LinearTransformer, linear_attention.Settings(**SHAPE)
+    ),
+    "mingru's blocks in few passes": partial(
+        few_passes, mingru.MinGRUModel, mingru.Settings(layers=2, width=64, dropout=0.0)
     ),
 }
