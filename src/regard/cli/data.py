@@ -181,7 +181,7 @@ def _print_pair_check(report: Any) -> None:
         "words": "words",
         "distinct": "different, up to case and punctuation",
         "with_several": "with several translations",
-        "longest_line": "longest line",
+        "longest_line": "number of the longest line",
     }
     rows: list[dict[str, Any]] = [
         {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}
