@@ -95,7 +95,7 @@ def test_a_process_dies_and_another_number_of_them_goes_on(corpora, regard, tmp_
     os.kill(worker(together.pid, rank=1), signal.SIGKILL)
     code, _, errors = ended(together)
     assert code != 0
-    assert "Another process of this training ended" in errors
+    assert "Another process of this training run ended" in errors
     assert "resume two" in errors
     assert step_of(tmp_path / "two") < 120
     code, _, errors = regard("resume", tmp_path / "two")

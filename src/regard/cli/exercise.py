@@ -75,8 +75,8 @@ def check(
 ) -> None:
     """Run an answer and grade it on random inputs: right, or one sentence about the mistake (exit code 1).
 
-    A folder is a class: every Python file in it is graded, in a separate process each, and a table shows who fails on
-    what, how often each mistake occurs, and which answers are the same program.
+    In a folder of a class's answers, grade every Python file in a separate process, and print a table that shows who
+    failed on what, how often each mistake occurs, and which answers are the same program.
 
         regard exercise check causal_mask.py
         regard exercise check causal_mask.py --seed 7
@@ -89,7 +89,7 @@ def check(
     seed
         seed of the random inputs [default: a new one each time]
     jobs
-        number of files of a folder to grade at a time [default: one per core]
+        with a folder: number of files to grade at a time [default: one per core]
     """
     import secrets
 

@@ -21,7 +21,7 @@ DOCUMENTATION = f"Report problems: {HOME}/issues\nDocumentation: docs/ of {HOME}
 COMMAND = re.compile(r"(echo .*\| |\w+=\S+ )?regard ")
 ENVIRONMENT = """Environment:
   REGARD_CACHE   cache folder [default: ~/.cache/regard]
-  REGARD_DATA    folder that is searched for corpora before the cache
+  REGARD_DATA    folder to search for corpora before the cache
   REGARD_MIRROR  base URL from which `regard data fetch` downloads
   REGARD_TOKEN   token that clients of `regard serve` must send
 

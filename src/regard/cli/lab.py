@@ -32,7 +32,7 @@ def lab(
     port
         port to listen on [default: 8117, or any free port]
     host
-        address to listen on; an address other than a loopback address admits other machines, with a token
+        address to listen on; any other than a loopback address lets other machines connect, with the token
     token
         token for other machines [default: a random token, included in the printed URL]
     no_browser

@@ -223,7 +223,7 @@ def _title(run: AnyRun) -> str:
 
 def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: bool) -> dict[str, Any]:
     """The page's facts about the model: scores, data, license, recipe, and how it was made."""
-    found, why_not = {}, "They were not measured when the page was made."
+    found, why_not = {}, "The scores were not measured when the page was made."
     if is_shipped(run.folder):
         found = facts["gallery"]["score"]
     elif scored:
@@ -243,7 +243,7 @@ def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: b
         "weights here": {
             "fp32": "fp32",
             "fp16": "fp16, half precision",
-            "int8": "8 bits, which changes probabilities a little",
+            "int8": "8 bits, which changes probabilities slightly",
         }[form],
         "made with": f"Regard {facts.get('regard')}, PyTorch {facts.get('torch')}",
     }
@@ -283,7 +283,10 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
         return run.evaluate(), ""
     except RegardError as error:
         say(f"note: the page has no scores: {error}")
-        return {}, "They could not be measured when the page was made."  # the error may name folders of this machine
+        return (
+            {},
+            "The scores could not be measured when the page was made.",
+        )  # the error may name folders of this machine
 
 
 def _examples(run: AnyRun) -> list[str]:

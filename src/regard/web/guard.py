@@ -71,9 +71,7 @@ def guarded(
     `refusal` builds the response to a refused client.
     """
     if token is None and not is_loopback(host):
-        raise RegardError(
-            f"Other machines can reach {host or 'every address'}: choose a --token, or listen on 127.0.0.1."
-        )
+        raise RegardError(f"Other machines can reach {host or 'every address'}: set a --token, or listen on 127.0.0.1.")
     if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise RegardError(f"A token needs at least {SHORTEST_TOKEN} ASCII characters: use a longer random one.")
     return Guard(app, host, token, body_limit, body_seconds, policy, frozenset(open_paths), refusal)
@@ -124,7 +122,7 @@ class Guard:
                 async with asyncio.timeout(self.body_seconds):
                     body = await self._body(scope, receive)
             except TimeoutError:
-                answer = self._refuse(scope, 408, f"The body did not come within {self.body_seconds:g} seconds.")
+                answer = self._refuse(scope, 408, f"The body did not arrive within {self.body_seconds:g} seconds.")
             except _Left:
                 return
             if answer is None and body is None:
@@ -150,12 +148,14 @@ class Guard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._ours(hosts[0]):
-            return self._refuse(scope, 421, "This server has another name: use the address that it printed.")
+            return self._refuse(
+                scope, 421, "The host name is not this server's: use the address that the server printed."
+            )
         origin = headers.get("origin")
         if scope["method"] not in SAFE and (
             (origin is not None and not _same(origin, hosts[0])) or headers.get("sec-fetch-site") == "cross-site"
         ):
-            return self._refuse(scope, 403, "The request comes from a page of another site, which may not ask this.")
+            return self._refuse(scope, 403, "The request comes from a page of another site, which is not allowed.")
         scope["token_shown"] = self._shows_token(headers)
         if scope["token_shown"] or scope["path"] in self.open_paths:
             return None

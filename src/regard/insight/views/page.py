@@ -52,7 +52,8 @@ def _one(trace: Trace, works: Sequence[WorkedExample] = ()) -> str:
     return (
         f"{paragraph(_lead(trace), 'lead')}\n"
         + "\n".join(paragraph(sentence, "quiet-text") for sentence in said if sentence)
-        + f"\n<noscript><p>Without JavaScript only the table of steps shows.</p>{table(_steps(trace), _columns(trace))}"
+        + f"\n<noscript><p>Without JavaScript, only the table of steps is "
+        f"shown.</p>{table(_steps(trace), _columns(trace))}"
         f'</noscript>\n<script type="text/plain" class="trace">{data}</script>\n'
     )
 
@@ -96,7 +97,7 @@ def _short(words: str) -> str:
 
 def _lead(trace: Trace) -> str:
     who = f"the run {trace.run} ({trace.system})" if trace.run else trace.system
-    words = f"What happened inside {who} while it {TASKS[trace.task]}. Choose a word: everything below is about it."
+    words = f"What happened inside {who} while it {TASKS[trace.task]}. Choose a word: everything below refers to it."
     return words if trace.steps == 1 else f"{words} The page opens at the word that surprised the model most."
 
 

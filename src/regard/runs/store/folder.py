@@ -160,7 +160,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
     if (step := whole_number(weights)) is not None:
         kept = moments(folder)
         if step not in kept:
-            known = f"it kept those of {', '.join(map(str, kept))}" if kept else "training.snapshots keeps some"
+            known = f"it has those of steps {', '.join(map(str, kept))}" if kept else "training.snapshots saves some"
             raise RegardError(f"{folder} has no weights of step {step}: {known}.")
         return load_tensors(kept[step])[0]
     if weights not in ("best", "last"):
@@ -184,12 +184,14 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
     kept = kept_weights(folder)
     if not kept:
-        raise RegardError(f"{folder} has no weights to average: train with training.keep, which works for pairs.")
+        raise RegardError(
+            f"{folder} has no weights to average: train with training.keep, which is available for pairs."
+        )
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: lower --average, or "
+            f"{folder} has the weights of only {pluralize(len(kept), 'validation')}: lower --average, or "
             "train with a larger "
             "training.keep."
         )

@@ -259,9 +259,13 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _no_such(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    return reply({"error": "There is nothing at this address." if status == 404 else "This cannot be asked."}, status)
+    return reply(
+        {"error": "There is nothing at this address." if status == 404 else "This method is not allowed here."}, status
+    )
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     """The server then raises it again, and writes its stack to the terminal."""
-    return reply({"error": f"The lab failed at this ({type(error).__name__}); the terminal says more."}, 500)
+    return reply(
+        {"error": f"The lab failed on this request ({type(error).__name__}); see the terminal for details."}, 500
+    )

@@ -102,7 +102,7 @@ def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
 def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
     for split, array in tokens.items():
         if len(array.ids) < 2:
-            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
+            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; add more lines.")
 
 
 def grows(model: Model) -> bool:

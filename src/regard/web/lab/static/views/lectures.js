@@ -32,7 +32,7 @@ export default {
     async function list() {
       const chapters = await api.get("lectures");
       if (ended) return;
-      put(root, el("div", { class: "head" }, el("h1", {}, "Course"), el("p", { class: "quiet-text flush" }, "From counting to GPT: each idea with its equation, its lines of code, a command, and the verdict of its test.")),
+      put(root, el("div", { class: "head" }, el("h1", {}, "Course"), el("p", { class: "quiet-text flush" }, "From counting to GPT: each idea with its equation, its code, a command, and the verdict of its test.")),
         el("ol", { class: "statements" }, chapters.map((one, place) => el("li", {}, el("a", { href: link("lectures", one.name), class: "claim lecture" },
           el("span", { class: "mono quiet-text" }, place < 8 ? String(place + 1) : "·"), el("span", {}, el("b", {}, one.title), el("span", { class: "help" }, one.summary)))))));
     }

@@ -326,7 +326,7 @@ export default {
       }
       if (what === "bits") {
         const without = [...shown].filter((one) => perToken.get(one)?.why);
-        if (without.length) said.push(el("p", {}, `Without bits per character: ${without.map((one) => `${one} (${perToken.get(one).why.replace(/\.$/, "")})`).join("; ")}.`));
+        if (without.length) said.push(el("p", {}, `Runs without bits per character: ${without.map((one) => `${one} (${perToken.get(one).why.replace(/\.$/, "")})`).join("; ")}.`));
       }
       if (warning.textContent !== said.map((one) => one.textContent).join("")) put(warning, said);
     }

@@ -51,7 +51,7 @@ export default {
     const changed = el("div", { class: "changed-note" });
     const grid = el("div", { class: "side-by-side" });
     put(root,
-      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "One text through several models: choose a word to see everything about that step.")),
+      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "Read one text with several models. Choose a word to see everything about that step.")),
       el("div", { class: "ask" }, field, el("div", { class: "buttons" },
         el("button", { type: "button", onclick: () => example() }, "A held-out sentence"),
         el("button", { type: "button", onclick: () => invent() }, "Generate a sentence"),
@@ -207,10 +207,10 @@ export default {
           after.textContent = `Possible words after ${quoted(view.facts?.words.read.at(-1) ?? "<eos>")}`;
           const most = Math.max(...found.choices.map((one) => Math.max(one.p, one.drawn)), 0.01);
           put(bars, found.choices.map((one) => el("div", { class: one.drawn > 0 ? "choice-row" : "choice-row out" },
-            el("button", { type: "button", class: "word", title: "Append this one", onclick: () => take(one.token) }, token(one.word)),
+            el("button", { type: "button", class: "word", title: "Append this token", onclick: () => take(one.token) }, token(one.word)),
             el("span", { class: "chance" }, el("i", { class: "model", style: { width: `${100 * one.p / most}%` } }), el("i", { style: { width: `${100 * one.drawn / most}%` } })),
-            el("span", { class: "number", title: `the model gives it ${percent(one.p)}` }, percent(one.drawn)))),
-            found.other > 0.0005 && el("p", { class: "caption" }, `${percent(found.other)} is shared by all other tokens. Pale: before temperature, top-k and top-p.`));
+            el("span", { class: "number", title: `the model's own probability is ${percent(one.p)}` }, percent(one.drawn)))),
+            found.other > 0.0005 && el("p", { class: "caption" }, `${percent(found.other)} is shared by all other tokens. Pale bars show the probabilities before temperature, top-k and top-p.`));
         } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
       };
       const take = async (token) => {

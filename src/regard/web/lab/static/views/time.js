@@ -39,7 +39,7 @@ export default {
     const ask = () => { if (section === "causes" && shown.asked) answer.ask({ ...shown.asked, ...questionOf(address.query, stepped === null ? null : view.at) }); };
     const scores = segments("score", SCORES, "induction", (score) => address.go({ score: score === "induction" ? null : score })), headProblem = el("p", { class: "problem", role: "alert" });
     const heads = el("section", { class: "card heads", hidden: true }, el("h2", {}, "What its heads do"), el("div", { class: "tools" }, scores), headProblem, lines.node,
-      el("p", { class: "caption" }, "Share of each head's attention: to the word before; to one distance; to the same word before; to the word after it, both on random words that are read twice; and from a verb to its subject, on the phrasebook's sentences. Chance is uniform attention."));
+      el("p", { class: "caption" }, "Each line is the share of a head's attention that goes to the previous word, to a fixed distance, to an earlier copy of the word, to the word after that copy (both on random words read twice), or from a verb to its subject (on the phrasebook's sentences). Chance is uniform attention."));
     const none = el("div", { class: "lead", hidden: true });
     const all = el("div", {},
       el("div", { class: "time-bar" }, play, slider, where), chart.node, problem,
@@ -137,7 +137,7 @@ export default {
         if (ended) return;
         none.hidden = found.moments.length > 0;
         all.hidden = !none.hidden;
-        put(none, el("p", {}, `${name} has no snapshots. Train with `, el("code", {}, "--training.snapshots 10"), " (in the form of a new run: training, snapshots), which costs that many copies of the weights."));
+        put(none, el("p", {}, `${name} has no snapshots. Train with `, el("code", {}, "--training.snapshots 10"), " (or set training, snapshots in the form of a new run); each snapshot is a copy of the weights."));
         if (!found.moments.length) return;
         slider.max = String(found.moments.length - 1);
         const losses = found.moments.filter((one) => one.loss);

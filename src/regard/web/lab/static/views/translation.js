@@ -69,7 +69,7 @@ function oneSentence(place, api, address) {
   function follow() {
     put(begun,
       reference ? el("p", { class: "caption" }, "The reference: ", quoted(reference)) : null,
-      prefix ? el("p", { class: "caption" }, "The translation must begin with ", quoted(prefix), ". ", el("button", { type: "button", class: "quiet", onclick: () => setTo(text, "") }, "Let it choose")) : null);
+      prefix ? el("p", { class: "caption" }, "The translation must begin with ", quoted(prefix), ". ", el("button", { type: "button", class: "quiet", onclick: () => setTo(text, "") }, "Clear the prefix")) : null);
     for (const panel of panels.values()) panel.read();
   }
   async function example() {
@@ -211,7 +211,7 @@ function wholeFile(place, api, address) {
         ? el("p", { class: "in-short" }, el("b", { class: "bleu" }, number(one.result.bleu.score, 3)), ` BLEU · ${number(one.result.chrf?.score, 3)} chrF · ${counted(one.result.sentences, "sentence")} · ${one.result.search}`)
         : one.running ? el("p", { class: "quiet-text", role: "status" }, one.last || "It begins…")
           : el("p", { class: one.problem ? "problem" : "quiet-text" }, one.problem || "Not evaluated with its current weights."),
-      el("button", { type: "button", class: one.result ? null : "primary", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate all of it"))));
+      el("button", { type: "button", class: one.result ? null : "primary", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate everything"))));
     const done = found.runs.filter((one) => one.result?.by_length);
     lengths.hidden = !done.length;
     if (done.length) {
