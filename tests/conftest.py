@@ -41,6 +41,18 @@ def _own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+@pytest.fixture(scope="session")
+def warm():
+    """The path of a `python` that need not import PyTorch; the usual one where it cannot be had."""
+    if sys.platform != "linux":
+        yield sys.executable
+        return
+    from warm_python import warm_python
+
+    with warm_python() as program:
+        yield program
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
     """Ends a test that hangs. What is only slow on a busy machine is no failure: the limit grows with the load."""

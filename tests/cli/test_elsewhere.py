@@ -57,8 +57,9 @@ def here(tmp_path_factory, text_file):
 
 
 @pytest.fixture
-def local_executor(monkeypatch):
+def local_executor(monkeypatch, warm):
     """Submitit with processes of this machine instead of Slurm's jobs."""
+    monkeypatch.setattr(sys, "executable", warm)
     pytest.importorskip("submitit", reason="submitit is not installed: pip install 'regard[slurm]'")
     monkeypatch.setattr(elsewhere, "CLUSTER", "local")
 
