@@ -1,5 +1,6 @@
 """Small real things that several tests share."""
 
+import gc
 import os
 import random
 import sys
@@ -72,6 +73,17 @@ def pytest_runtest_setup():
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """What is imported and collected stays: half of a process's time could go into looking for garbage in it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import gc
 import os
 import runpy
 import select
@@ -73,6 +74,7 @@ def warm_python() -> Iterator[str]:
 
 
 def _serve(listening: socket.socket, path: list[str]) -> None:
+    gc.freeze()  # what was imported is no garbage
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how those ended that answer a client
     while True:
         client, _ = listening.accept()

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
