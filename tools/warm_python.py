@@ -26,6 +26,8 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import ModuleType
 
@@ -63,7 +65,7 @@ def warm_python() -> Iterator[str]:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(address)
             listening.listen(64)
-            server = FORK.Process(target=_serve, args=(listening, ast.literal_eval(path.stdout)), daemon=True)
+            server = FORK.Process(target=_serve, args=(listening, ast.literal_eval(path.stdout)))
             with ONE_ASKS:
                 server.start()
         try:
@@ -76,7 +78,9 @@ def warm_python() -> Iterator[str]:
 def _serve(listening: socket.socket, path: list[str]) -> None:
     gc.freeze()  # what was imported is no garbage
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how those ended that answer a client
-    while True:
+    parent = parent_process()
+    assert parent is not None
+    while wait([listening, parent.sentinel]) == [listening]:
         client, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
