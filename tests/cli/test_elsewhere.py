@@ -57,9 +57,8 @@ def here(tmp_path_factory, text_file):
 
 
 @pytest.fixture
-def local_executor(monkeypatch, warm):
+def local_executor(monkeypatch):
     """Submitit with processes of this machine instead of Slurm's jobs."""
-    monkeypatch.setattr(sys, "executable", warm)
     pytest.importorskip("submitit", reason="submitit is not installed: pip install 'regard[slurm]'")
     monkeypatch.setattr(elsewhere, "CLUSTER", "local")
 
