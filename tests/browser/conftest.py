@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -97,12 +98,12 @@ def mixed_folder(tmp_path_factory, text_file):
     return folder
 
 
-def start_lab(python, folder, *words):
+def start_lab(folder, *words):
     """`regard lab FOLDER`, once it answers."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     process = subprocess.Popen(
-        [python, "-P", "-m", "regard", "lab", str(folder), "--port", "0", "--no-browser", *words],
+        [sys.executable, "-P", "-m", "regard", "lab", str(folder), "--port", "0", "--no-browser", *words],
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
@@ -117,12 +118,12 @@ def stop_lab(lab):
 
 
 @pytest.fixture(scope="module")
-def lab_over(warm):
+def lab_over():
     """Open a lab over another folder: lab_over(folder)."""
     labs = []
 
     def start(folder):
-        labs.append(start_lab(warm, folder))
+        labs.append(start_lab(folder))
         return labs[-1]
 
     yield start
@@ -131,16 +132,16 @@ def lab_over(warm):
 
 
 @pytest.fixture(scope="session")
-def lab(trained_folder, warm):
-    lab = start_lab(warm, trained_folder)
+def lab(trained_folder):
+    lab = start_lab(trained_folder)
     yield lab
     stop_lab(lab)
 
 
 @pytest.fixture
-def own_lab(tmp_path, warm):
+def own_lab(tmp_path):
     """A lab over an empty folder, which the test may change."""
-    lab = start_lab(warm, tmp_path / "runs")
+    lab = start_lab(tmp_path / "runs")
     yield lab
     stop_lab(lab)
 
