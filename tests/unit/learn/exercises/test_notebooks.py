@@ -51,11 +51,9 @@ def test_it_asks_before_it_answers(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_every_cell_runs(name, tmp_path):
+def test_every_cell_runs(name, tmp_path, warm):
     runner = Path(run_notebook.__file__)
-    done = subprocess.run(
-        [sys.executable, runner, FOLDER / f"{name}.ipynb"], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = subprocess.run([warm, runner, FOLDER / f"{name}.ipynb"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     cells = json.loads(done.stdout.splitlines()[-1])
     shown = [data for cell in cells for data in cell["data"]]

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
@@ -94,12 +93,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab_at(folder):
+def lab_at(folder, warm):
     """`regard lab` over that folder, on a real socket: lab_at(*words) → its address."""
     started = []
 
     def start(*words):
-        command = [sys.executable, "-P", "-m", "regard", "lab", str(folder), "--port", "0", "--no-browser", *words]
+        command = [warm, "-P", "-m", "regard", "lab", str(folder), "--port", "0", "--no-browser", *words]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return urlsplit(started[-1].stdout.readline().strip())
 
