@@ -28,7 +28,7 @@ from regard.cli import resident
 from regard.cli.resident import GO, LENGTH, STARTED, VERBS
 
 PACKAGE = Path(resident.__file__).parent.parent
-WARM = ("regard.runs.load", "regard.decoding.engine", "regard.exchange.engines", "regard.fast")
+WARM = ("regard.runs.load", "regard.decoding.engine", "regard.exchange.engines", "regard.cli.file_to_file")
 SECONDS_TO_ASK = 5.0  # that a command has for sending what it wants
 MAX_CONTENT = 1 << 24  # bytes of a command with its environment; systems allow less
 Stamps = dict[str, tuple[int, int, int, int]]
@@ -67,10 +67,15 @@ def main() -> None:
 def _load() -> None:
     """Import what an answer needs."""
     from regard.cli import commands
+    from regard.fast.table import rows
+    from regard.systems.catalogue import SYSTEMS, load_module
 
     for name in (*WARM, *(f"regard.cli.{verb}" for verb in VERBS)):
         importlib.import_module(name)
     commands.app.resolved_commands()
+    for system in SYSTEMS:
+        load_module(system.name)
+    rows()
 
 
 def _stamps(files: list[str]) -> Stamps:
