@@ -15,8 +15,8 @@ import os
 import signal
 import socket
 import sys
-from contextlib import contextmanager, suppress
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from regard.base.errors import RegardError
 

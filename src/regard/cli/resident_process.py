@@ -94,6 +94,7 @@ class _Resident:
     def __init__(self, path: str, listener: socket.socket, idle: float, stamps: Stamps) -> None:
         self._path, self._listener, self._idle, self._stamps = path, listener, idle, stamps
         self._own = os.stat(path).st_ino
+        listener.listen(64)  # from now on the system names this process to those that connect
         self._children: dict[int, socket.socket] = {}
         self._ended, wakes = socket.socketpair()
         for one in (self._ended, wakes):
