@@ -35,7 +35,7 @@ Stamps = dict[str, tuple[int, int, int, int]]
 
 
 @dataclass
-class Command:
+class _Command:
     """A command that wants to be run, and what it takes to run it in its place."""
 
     connection: socket.socket
@@ -66,8 +66,10 @@ def main() -> None:
 
 def _load() -> None:
     """Import what an answer needs."""
+    import torch
+
     from regard.cli import commands
-    from regard.fast.table import rows
+    from regard.runs.speed import on_this_machine
     from regard.systems.catalogue import SYSTEMS, load_module
 
     for name in (*WARM, *(f"regard.cli.{verb}" for verb in VERBS)):
@@ -75,7 +77,7 @@ def _load() -> None:
     commands.app.resolved_commands()
     for system in SYSTEMS:
         load_module(system.name)
-    rows()
+    next(iter(on_this_machine(torch.device("cpu"))), None)  # imports all rows
 
 
 def _stamps(files: list[str]) -> Stamps:
@@ -138,7 +140,7 @@ class _Resident:
 
     def _answer(self, connection: socket.socket) -> bool:
         """Fork for a command; False if this process is out of date."""
-        command = Command(connection)
+        command = _Command(connection)
         connection.settimeout(SECONDS_TO_ASK)
         try:
             if resident.peer_user(connection) != os.getuid():
@@ -201,7 +203,7 @@ def _number(value: int) -> bytes:
     return str(value).rjust(LENGTH).encode()
 
 
-def _receive(command: Command) -> None:
+def _receive(command: _Command) -> None:
     head, command.files, _, _ = socket.recv_fds(command.connection, LENGTH, 253, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
     size = int.from_bytes(head, "big")
     if len(head) != LENGTH or not 0 < size <= MAX_CONTENT:
@@ -219,7 +221,7 @@ def _receive(command: Command) -> None:
         raise ValueError
 
 
-def _become(command: Command) -> NoReturn:
+def _become(command: _Command) -> NoReturn:
     """In the fork: take the place of the command's process, run the command, and end."""
     try:
         signal.set_wakeup_fd(-1)
@@ -237,7 +239,7 @@ def _become(command: Command) -> NoReturn:
         os._exit(1)
 
 
-def _take_files(command: Command) -> socket.socket:
+def _take_files(command: _Command) -> socket.socket:
     """Open files under the numbers that they have there, and the same folder; returns the connection."""
     above = max(command.numbers, default=0) + 3
     received = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, above) for number in command.files]
@@ -253,7 +255,7 @@ def _take_files(command: Command) -> socket.socket:
     return connection
 
 
-def _run(command: Command) -> int:
+def _run(command: _Command) -> int:
     """The exit code of the command."""
     os.environ.clear()
     os.environ.update(command.environment)
