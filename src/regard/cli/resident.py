@@ -50,8 +50,8 @@ def answered_there(words: list[str]) -> bool:
     """End this process as the resident's answer ended; return False if this process must answer itself."""
     if inside or words[:1] == [] or words[0] not in VERBS or not idle_minutes():
         return False
-    if not hasattr(socket, "AF_UNIX") or not hasattr(os, "fork"):
-        _say(f"note: {SWITCH} needs Unix sockets and fork, which this system lacks; this command starts as usual")
+    if sys.platform != "linux":
+        _say(f"note: {SWITCH} works only on Linux; this command starts as usual")
         return False
     if os.getsid(0) == os.getpid():  # the session ends with this command
         return False
@@ -95,13 +95,19 @@ def _inherited() -> str:
     ignored = [n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     root = os.stat("/")
-    spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "pid", "net") if os.path.exists("/proc/self/ns")]
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "pid", "net")]
     parts = (
         sorted((name, value) for name, value in os.environ.items() if name not in CHANGING),
         (sys.executable, sys.version, sys.path, tuple(sys.flags), sorted(sys._xoptions.items()), sys.warnoptions),
-        (os.getresuid() if hasattr(os, "getresuid") else os.geteuid(), os.getgid(), os.getgroups(), os.getsid(0)),
-        (mask, limits, sorted(map(int, ignored)), sorted(map(int, blocked)), os.nice(0), cores),
+        (os.getresuid(), os.getresgid(), os.getgroups(), os.getsid(0)),
+        (
+            mask,
+            limits,
+            sorted(map(int, ignored)),
+            sorted(map(int, blocked)),
+            os.nice(0),
+            sorted(os.sched_getaffinity(0)),
+        ),
         (root.st_dev, root.st_ino, spaces),
         __file__,
     )
@@ -158,10 +164,8 @@ def _start(path: str) -> None:
 
 def peer_user(connection: socket.socket) -> int:
     """The user of the process at the other end, as the system says it."""
-    if hasattr(socket, "SO_PEERCRED"):
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return int.from_bytes(credentials[4:8], sys.byteorder)
-    return int.from_bytes(connection.getsockopt(0, 1, 76)[4:8], sys.byteorder)  # LOCAL_PEERCRED of macOS and the BSDs
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)  # process, user, group
+    return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
 def _request(connection: socket.socket, words: list[str]) -> bool:
@@ -214,20 +218,12 @@ def _wait(connection: socket.socket) -> None:
             child = int(answer[:LENGTH])
         if len(answer) >= 2 * LENGTH or not open_:  # of a fork that could not say how it ended, nothing is known
             _end(int(answer[LENGTH : 2 * LENGTH] or -signal.SIGKILL))
-        number, by_the_system = _next_signal({*passed_on, signal.SIGIO})
-        if number in passed_on and not by_the_system and child > 0:
-            signal.sigtimedwait({signal.SIGIO}, WAITED) if hasattr(signal, "sigtimedwait") else None
+        received = signal.sigwaitinfo({*passed_on, signal.SIGIO})
+        # What the system sends, such as a terminal's Ctrl-C, the fork receives as well.
+        if received.si_signo in passed_on and received.si_code <= 0 and child > 0:
+            signal.sigtimedwait({signal.SIGIO}, WAITED)
             with suppress(ProcessLookupError):
-                os.kill(child, number)
-
-
-def _next_signal(numbers: set[signal.Signals]) -> tuple[int, bool]:
-    """The next signal, and whether the system sent it, as a terminal does to the fork as well."""
-    if hasattr(signal, "sigwaitinfo"):
-        information = signal.sigwaitinfo(numbers)
-        return information.si_signo, information.si_code > 0
-    number = signal.sigwait(numbers)
-    return number, number in (signal.SIGINT, signal.SIGQUIT)
+                os.kill(child, received.si_signo)
 
 
 def _end(code: int) -> None:

@@ -11,6 +11,7 @@ import atexit
 import fcntl
 import gc
 import importlib
+import io
 import os
 import select
 import signal
@@ -118,24 +119,25 @@ class _Resident:
                 elif one is self._ended:
                     self._ended.recv(4096)
                 elif not self._answer(self._listener.accept()[0]):
-                    return self._close()
+                    return self._end()
             self._reap()
             if ready or self._children:
                 last = time.monotonic()
-        self._close()
+        self._free_the_name()
+        self._end()
 
-    def _close(self) -> None:
-        """Free the name, unless another process has taken it already."""
+    def _free_the_name(self) -> None:
+        """From now on a command starts another process. (If one did already, the name is that one's.)"""
         with open(Path(self._path).with_name("lock"), "ab") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)
             with suppress(OSError):
                 if os.stat(self._path).st_ino == self._own:
                     os.unlink(self._path)
             self._listener.close()
-        for child, connection in self._children.items():
-            with suppress(OSError):
-                os.waitpid(child, 0)
-            connection.close()
+
+    def _end(self) -> NoReturn:
+        while self._children:
+            self._ended_as(*os.waitpid(-1, 0))
         os._exit(0)
 
     def _answer(self, connection: socket.socket) -> bool:
@@ -151,7 +153,8 @@ class _Resident:
             command.close()
             return True
         if _stamps(list(self._stamps)) != self._stamps:
-            command.close()
+            self._free_the_name()
+            command.close()  # which then looks for another
             return False
         child = os.fork()
         if child:
@@ -181,12 +184,14 @@ class _Resident:
 
     def _reap(self) -> None:
         for child in list(self._children):
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                connection = self._children.pop(child)
-                with suppress(OSError):
-                    connection.sendall(_number(os.waitstatus_to_exitcode(status)))
-                connection.close()
+            self._ended_as(*os.waitpid(child, os.WNOHANG))
+
+    def _ended_as(self, child: int, status: int) -> None:
+        """Tell a command how its fork ended, which a fork that ended by a signal could not."""
+        if connection := self._children.pop(child, None):
+            with suppress(OSError):
+                connection.sendall(_number(os.waitstatus_to_exitcode(status)))
+            connection.close()
 
 
 def _exists(process: int) -> bool:
@@ -216,7 +221,7 @@ def _receive(command: _Command) -> None:
     group, numbers, count, *rest = map(os.fsdecode, content.split(b"\0"))
     command.group, command.numbers = int(group), [int(number) for number in numbers.split(",") if number]
     command.words, variables = rest[: int(count)], rest[int(count) :]
-    command.environment = dict(variable.split("=", 1) for variable in variables)  # type: ignore[misc]
+    command.environment = dict(variable.split("=", 1) for variable in variables)
     if len(command.files) != len(command.numbers) + 1:
         raise ValueError
 
@@ -282,12 +287,12 @@ def _run(command: _Command) -> int:
 
 def _open_streams(numbers: set[int]) -> None:
     """sys.stdin, sys.stdout and sys.stderr as the interpreter opens them at its start."""
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         old, stream = getattr(sys, name), None
         if number in numbers:
-            stream = open(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
-            if number == 2:
-                stream.reconfigure(line_buffering=True)
+            file = open(number, "rb" if number == 0 else "wb", closefd=False)  # noqa: SIM115
+            lines = number == 2 or file.isatty()
+            stream = io.TextIOWrapper(file, encoding=old.encoding, errors=old.errors, line_buffering=lines)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
