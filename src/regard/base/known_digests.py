@@ -36,7 +36,8 @@ def known_digest(path: Path, kind: str, compute: Callable[[], str], *, tick: flo
     state = _state(path)
     if state[2] < MIN_BYTES or sys.platform == "win32":  # there ctime is the time of creation
         return compute()
-    record = cache_folder() / "digests" / f"{state[0]:x}-{state[1]:x}.{kind}"
+    name = hashlib.blake2b(f"{state[0]} {state[1]} {kind}".encode(), digest_size=16).hexdigest()
+    record = cache_folder() / "tokens" / f"{name}.digest"
     with suppress(OSError, ValueError, RegardError, IndexError):  # missing or damaged
         known = json.loads(read_cached(record))
         if known == _known(path, state, known[-1]):

@@ -48,7 +48,7 @@ def idle_minutes() -> float:
 
 def answered_there(words: list[str]) -> bool:
     """End this process as the resident's answer ended; return False if this process must answer itself."""
-    if inside or words[:1] == [] or words[0] not in VERBS or not idle_minutes():
+    if inside or not words or words[0] not in VERBS or not idle_minutes():
         return False
     if sys.platform != "linux":
         _say(f"note: {SWITCH} works only on Linux; this command starts as usual")
@@ -67,7 +67,8 @@ def answered_there(words: list[str]) -> bool:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)
 
 
 def socket_path() -> str:
@@ -205,7 +206,7 @@ def _wait(connection: socket.socket) -> None:
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     with suppress(OSError):
         connection.sendall(GO)  # from here on Ctrl-C is the fork's
-    answer, child, open_ = b"", -1, True
+    answer, child, connected = b"", -1, True
     while True:
         with suppress(BlockingIOError):
             try:
@@ -213,10 +214,10 @@ def _wait(connection: socket.socket) -> None:
                     answer += block
             except ConnectionResetError:
                 pass
-            open_ = False
+            connected = False
         if len(answer) >= LENGTH:
             child = int(answer[:LENGTH])
-        if len(answer) >= 2 * LENGTH or not open_:  # of a fork that could not say how it ended, nothing is known
+        if len(answer) >= 2 * LENGTH or not connected:  # of a fork that could not say how it ended, nothing is known
             _end(int(answer[LENGTH : 2 * LENGTH] or -signal.SIGKILL))
         received = signal.sigwaitinfo({*passed_on, signal.SIGIO})
         # What the system sends, such as a terminal's Ctrl-C, the fork receives as well.

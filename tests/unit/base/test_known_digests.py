@@ -112,7 +112,7 @@ def test_a_damaged_record_is_ignored(file, tmp_path, monkeypatch, content):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     digest = Reader(file)
     digest()
-    (record,) = (tmp_path / "cache" / "digests").iterdir()
+    (record,) = (tmp_path / "cache" / "tokens").glob("*.digest")
     if content is None:
         known_digests.write_cached(record, b'["another", "shape"]')
     else:
