@@ -119,7 +119,7 @@ class _Resident:
                 elif one is self._ended:
                     self._ended.recv(4096)
                 elif not self._answer(self._listener.accept()[0]):
-                    return self._end()
+                    self._end()
             self._reap()
             if ready or self._children:
                 last = time.monotonic()
