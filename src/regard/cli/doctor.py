@@ -23,7 +23,7 @@ from regard.cli.options import Device, Json
 from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
-    "tokens": "tokenized texts and pairs, vocabularies, splits and overlaps; rebuilt when needed",
+    "tokens": "tokenized texts and pairs, vocabularies, splits, overlaps and digests; rebuilt when needed",
     "data": "corpora downloaded by `regard data fetch`",
     "phrasebook": "pairs from the built-in grammar; rebuilt when needed",
     "kernels": "code compiled for this GPU, and the fastest choices; rebuilt when needed",
@@ -34,7 +34,7 @@ PARTS = {  # of the cache folder
     "own-code.txt": "approvals of your own code; without this file, name that code again",
 }
 CLEARED = tuple(name for name in PARTS if "." not in name)
-PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split")  # of the tokens
+PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split", ".unseen", ".digest")  # of the tokens
 PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
     ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
     ("backports.zstd", "files that end in .zst", 'pip install "regard[data]"'),
@@ -167,8 +167,8 @@ def _own_names(part: str) -> re.Pattern[str]:
     patterns = {
         "tokens": [
             r"[0-9a-f]{32}\.(npy|json|lock|part|part\.json)",
-            r"[0-9a-f]{32}\.(pairs|tokenizer|overlap|split)",
-            r"\.[0-9a-f]{32}\.(pairs|tokenizer|overlap|split)\.lock",
+            r"[0-9a-f]{32}\.(pairs|tokenizer|overlap|split|unseen|digest)",
+            r"\.[0-9a-f]{32}\.(pairs|tokenizer|overlap|split|unseen|digest)\.lock",
         ],
         "data": fetched,
         "phrasebook": [r"\d+-\d+-[0-9a-f]{16}\.json", r"\.\d+-\d+-[0-9a-f]{16}\.json\.lock"],

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from regard.base.cache import cache_folder, cached
 from regard.base.digests import check_digests
 from regard.base.errors import RegardError
 from regard.base.fields import shown, whole_number
@@ -244,12 +245,20 @@ def forbidden_tokens(tokenizer: Tokenizer, unseen: Iterable[int] = (), *, one_li
 
 
 def unseen_bytes(tokenizer: Tokenizer, ids: np.ndarray) -> list[int]:
-    """The byte pieces that a training text does not contain: a model never learns where to write them."""
-    seen = np.zeros(tokenizer.vocabulary, dtype=bool)
+    """The byte pieces that a training text does not contain: a model never learns where to write them. For ids in the
+    cache, the result is cached beside them, under the same digest of text and tokenizer."""
     pieces = tokenizer.byte_pieces
-    for start in range(0, len(ids) if pieces else 0, 1 << 22):  # the ids may be larger than memory
-        seen[ids[start : start + (1 << 22)]] = True
-    return [n for n in pieces if not seen[n]]
+
+    def find() -> list[int]:
+        seen = np.zeros(tokenizer.vocabulary, dtype=bool)
+        for start in range(0, len(ids), 1 << 22):  # the ids may be larger than memory
+            seen[ids[start : start + (1 << 22)]] = True
+        return [n for n in pieces if not seen[n]]
+
+    path = Path(getattr(ids, "filename", None) or "")
+    if not pieces or path.parent != cache_folder() / "tokens":
+        return find() if pieces else []
+    return cached("tokens", f"{path.stem}.unseen", find, lambda found: json.dumps(found).encode(), json.loads)
 
 
 def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:

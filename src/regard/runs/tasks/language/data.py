@@ -10,7 +10,7 @@ from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.layers.state import State
 from regard.runs.data import Data, origin_of
-from regard.runs.data_lookup import tokens_of
+from regard.runs.data_lookup import ShownLines, tokens_of
 from regard.runs.recipe import Recipe
 from regard.runs.resolve import CorpusFacts
 from regard.runs.store.folder import Tokenizers, unseen_bytes
@@ -88,7 +88,7 @@ def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
     normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
     return Tokenizers(
         cached_tokenizer(
-            train,
+            ShownLines(train, "learning the vocabulary"),
             train.checksum(),
             train.size,
             kind,
