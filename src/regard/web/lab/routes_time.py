@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.web.lab.application import question
+from regard.web.lab.read_only import reads
 
 
 async def about(request: Request) -> Response:
@@ -17,6 +18,7 @@ async def vectors(request: Request) -> Response:
     return await question(request, "time.vectors")
 
 
+@reads
 async def heads(request: Request) -> Response:
     return await question(request, "time.heads", seconds=120)
 

@@ -12,11 +12,14 @@
 // - Build elements with dom.js (el, svg, table, labelled, segments, notice, speak), draw with charts.js and heat.js, and
 //   take classes and variables from style.css; colours only from there. Text is never markup: no innerHTML, no style=.
 // - Errors: `address.fail(error)` shows the sentence of a Refused at the top of the view; show what belongs to a field there.
+// - Elements of class "writes" are hidden in a lab that is read-only. Say in how.js how the view is read.
 // - Add the view to VIEWS below, and to VIEWS of application.py and worker_process.py where it has routes and model work.
 
 import { link } from "./address.js";
 import { api, Refused } from "./api.js";
 import { el, put, speak } from "./dom.js";
+import { howToRead } from "./how.js";
+import { presentation } from "./present.js";
 
 const VIEWS = [
   { name: "runs", label: "Runs", load: () => import("./views/runs.js") },
@@ -26,6 +29,7 @@ const VIEWS = [
   { name: "time", label: "Time", load: () => import("./views/time.js") },
   { name: "claims", label: "Claims", load: () => import("./views/claims.js") },
   { name: "lectures", label: "Lectures", load: () => import("./views/lectures.js") },
+  { name: "exercises", label: "Exercises", load: () => import("./views/exercises.js") },
   { name: "text", label: "Text", load: () => import("./views/text.js") },
 ];
 // Views that are reached from others, and the one they belong to.
@@ -34,6 +38,7 @@ const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js
 const main = document.getElementById("main");
 let shown = { view: "", path: "", unmount: null };
 let turn = 0;
+const presenting = presentation(main, document.getElementById("present"));
 
 function read() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -88,7 +93,8 @@ async function show() {
     const moved = shown.view !== "" && (shown.view !== found.view || shown.path !== found.path);
     shown.unmount?.();
     const root = el("div", { class: `view ${found.view}` });
-    put(main, root);
+    presenting.end();
+    put(main, howToRead(found.view), root);
     document.title = `${view.title} · Regard lab`;
     shown = { view: found.view, path: found.path, unmount: null };
     mark(found.view);
@@ -126,6 +132,10 @@ function begin() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));
   put(document.getElementById("views"), VIEWS.map((view) => el("a", { href: `#/${view.name}`, data: { view: view.name } }, view.label)));
+  api.get("lab").then(({ read_only: readOnly }) => {
+    if (readOnly) document.documentElement.dataset.readOnly = "";
+    document.getElementById("read-only").hidden = !readOnly;
+  }, () => {});
   addEventListener("hashchange", show);
   show();
 }

@@ -211,7 +211,7 @@ function wholeFile(place, api, address) {
         ? el("p", { class: "in-short" }, el("b", { class: "bleu" }, number(one.result.bleu.score, 3)), ` BLEU · ${number(one.result.chrf?.score, 3)} chrF · ${counted(one.result.sentences, "sentence")} · ${one.result.search}`)
         : one.running ? el("p", { class: "quiet-text", role: "status" }, one.last || "It begins…")
           : el("p", { class: one.problem ? "problem" : "quiet-text" }, one.problem || "Not evaluated with its current weights."),
-      el("button", { type: "button", class: one.result ? null : "primary", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate all of it"))));
+      el("button", { type: "button", class: one.result ? "writes" : "primary writes", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate all of it"))));
     const done = found.runs.filter((one) => one.result?.by_length);
     lengths.hidden = !done.length;
     if (done.length) {
