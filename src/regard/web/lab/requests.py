@@ -236,6 +236,7 @@ QUESTIONS: dict[str, type[Fields]] = {
     "time.about": OneRun,
     "time.vectors": OneRun,
     "time.heads": HeadsInTime,
+    "time.film": HeadsInTime,
     "runs.form": RunForm,
     "runs.sample": OneRun,
     "runs.characters": OneRun,

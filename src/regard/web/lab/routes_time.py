@@ -23,8 +23,15 @@ async def heads(request: Request) -> Response:
     return await question(request, "time.heads", seconds=120)
 
 
+@reads
+async def film(request: Request) -> Response:
+    """The readings of all snapshots as one page with a slider and Play."""
+    return await question(request, "time.film", seconds=240)
+
+
 ROUTES = [
     Route("/api/time/about", about),
     Route("/api/time/vectors", vectors),
     Route("/api/time/heads", heads, methods=["POST"]),
+    Route("/api/time/film", film, methods=["POST"]),
 ]

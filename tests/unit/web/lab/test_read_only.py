@@ -36,6 +36,7 @@ LOOKING = {  # questions that come by POST and write nothing
     "/api/runs/form": {"system": "lstm"},
     "/api/sentence/{name}": {"run": "ngram", "text": "the"},
     "/api/translation/{name}": {"run": "ngram", "text": "the"},
+    "/api/time/film": {"run": "ngram", "text": "the"},
     "/api/time/heads": {"run": "ngram", "text": "the"},
     "/api/ladder/check": {"data": "copy", "systems": ["ngram"]},
     "/api/text/statistics": {"corpus": "copy"},
