@@ -45,7 +45,7 @@ HINTS: dict[str, tuple[str, str, str]] = {
     ),
     "additive-score": (
         "The query is one vector per row and the memory has S: the query's part is the same for all S.",
-        "(query @ W_q.T)[:, None] is [R, 1, A] and memory @ W_k.T is [R, S, A]: add them, then tanh, then the product with v.",
+        "(query @ W_q.T)[:, None] is [R, 1, A] and memory @ W_k.T is [R, S, A]: add them, then tanh, then @ v.",
         "weights = (torch.tanh(…) @ v).softmax(dim=-1), and the context is (weights[:, :, None] * memory).sum(1).",
     ),
     "kernel-regression": (
@@ -121,7 +121,7 @@ HINTS: dict[str, tuple[str, str, str]] = {
     "nucleus-sampling": (
         "Sort the words by probability, largest first, and remember where each came from.",
         "A word is kept if the sum of those before it, without it, is still below p.",
-        "With sorted values s and their order o: keep = s.cumsum(0) − s < p. Put s * keep back at o, divide by the sum.",
+        "Sorted values s, their order o: keep = s.cumsum(0) − s < p. Put s * keep back at o; divide by its sum.",
     ),
     "label-smoothing": (
         "The second term is the mean of −log P over all V words, and the target is one of them.",

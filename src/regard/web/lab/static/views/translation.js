@@ -4,6 +4,7 @@ import { causeAnswer, causeBar, questionOf } from "../causes.js";
 import { changedPair, changesIn, withChanges } from "../changes.js";
 import { lineChart } from "../charts.js";
 import { counted, el, labelled, number, put, segments } from "../dom.js";
+import { flow } from "../flow.js";
 import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
 import { quoted, reading } from "../reading.js";
@@ -11,7 +12,7 @@ import { colourOfRun, nameColours, slotOfRun } from "../run_colours.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 2, PAUSE = 300, POLL = 1500;
-const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic", causes: "Causes" };
+const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic", flow: "Blocks", causes: "Causes" };
 
 export default {
   title: "Translation",
@@ -92,6 +93,7 @@ function oneSentence(place, api, address) {
     let asked = {}, gradients = false, shown = {}; // shown: the question whose answer is on the page
     const body = () => ({ run: run.name, ...asked, ...(gradients ? { gradients: true } : {}) });
     const view = reading({
+      blocks: flow,
       parts: async (names) => (await api.postArrays("translation/matrix", { ...shown, parts: names })).arrays,
       onEdit: async ({ step, token }) => {
         try { setTo(text, (await api.post("translation/begin", { ...shown, step, token })).prefix); } catch (error) { problem.textContent = error.message; }
