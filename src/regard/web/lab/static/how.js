@@ -31,11 +31,10 @@ export const HOW = {
   text: ["What a corpus consists of, and how a tokenizer cuts a sentence into the tokens that a model reads.", ["piece", "space", "eos"], "embeddings", "From text to numbers"],
 };
 
-// The note for a view; null where there is none.
+// The note for a view, as elements.
 export function howToRead(view) {
-  const [sentence, marks, page, section] = HOW[view] || [];
-  if (!sentence) return null;
-  return el("details", { class: "how" }, el("summary", {}, "How to read this"),
+  const [sentence, marks, page, section] = HOW[view];
+  return [
     el("p", {}, sentence, " ", view !== "lectures" && el("a", { href: link("lectures", page, { section }) }, section ? `Chapter: ${section}` : "About the course")),
-    el("dl", {}, marks.map((name) => [el("dt", {}, MARKS[name][0] instanceof Node ? MARKS[name][0].cloneNode(true) : MARKS[name][0]), el("dd", {}, MARKS[name][1])])));
+    el("dl", {}, marks.map((name) => [el("dt", {}, MARKS[name][0] instanceof Node ? MARKS[name][0].cloneNode(true) : MARKS[name][0]), el("dd", {}, MARKS[name][1])]))];
 }

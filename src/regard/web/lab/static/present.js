@@ -44,7 +44,6 @@ export function presentation(main, button) {
     const all = figures(), seen = all.findIndex((node) => isShown(node) && node.getBoundingClientRect().bottom > 100);
     show(Math.max(0, seen));
   }
-  button.addEventListener("click", () => (on() ? end() : begin()));
   addEventListener("keydown", (event) => {
     if (!on() || event.altKey || event.ctrlKey || event.metaKey) return;
     const always = { PageDown: 1, PageUp: -1 }, free = { ArrowRight: 1, ArrowLeft: -1 };
@@ -52,5 +51,5 @@ export function presentation(main, button) {
     const step = always[event.key] || (event.target.closest?.(OWN_KEYS) && event.target !== button ? 0 : free[event.key]);
     if (step) { event.preventDefault(); show(at + step); }
   });
-  return { end, get on() { return on(); }, again: () => on() && show(0) };
+  return { end, toggle: () => (on() ? end() : begin()) };
 }

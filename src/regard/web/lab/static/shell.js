@@ -18,8 +18,6 @@
 import { link } from "./address.js";
 import { api, Refused } from "./api.js";
 import { el, put, speak } from "./dom.js";
-import { howToRead } from "./how.js";
-import { presentation } from "./present.js";
 
 const VIEWS = [
   { name: "runs", label: "Runs", load: () => import("./views/runs.js") },
@@ -38,7 +36,7 @@ const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js
 const main = document.getElementById("main");
 let shown = { view: "", path: "", unmount: null };
 let turn = 0;
-const presenting = presentation(main, document.getElementById("present"));
+let presenting = null; // made when it is first asked for
 
 function read() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -93,14 +91,20 @@ async function show() {
     const moved = shown.view !== "" && (shown.view !== found.view || shown.path !== found.path);
     shown.unmount?.();
     const root = el("div", { class: `view ${found.view}` });
-    presenting.end();
-    put(main, howToRead(found.view), root);
+    presenting?.end();
+    put(main, VIEWS.includes(entry) && howToRead(found.view), root);
     document.title = `${view.title} · Regard lab`;
     shown = { view: found.view, path: found.path, unmount: null };
     mark(found.view);
     if (moved) { scrollTo(0, 0); speak(view.title); }
     shown.unmount = view.mount(root, addressOf(found), api) || (() => {});
   } catch (error) { fail(error); }
+}
+
+// A note at the top of a view, which is loaded when it is opened.
+function howToRead(view) {
+  const body = el("div"), open = async () => { if (!body.hasChildNodes()) put(body, (await import("./how.js")).howToRead(view)); };
+  return el("details", { class: "how", ontoggle: () => open().catch(fail) }, el("summary", {}, "How to read this"), body);
 }
 
 function mark(view) {
@@ -132,6 +136,8 @@ function begin() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));
   put(document.getElementById("views"), VIEWS.map((view) => el("a", { href: `#/${view.name}`, data: { view: view.name } }, view.label)));
+  const present = document.getElementById("present");
+  present.addEventListener("click", async () => { presenting ??= (await import("./present.js")).presentation(main, present); presenting.toggle(); });
   api.get("lab").then(({ read_only: readOnly }) => {
     if (readOnly) document.documentElement.dataset.readOnly = "";
     document.getElementById("read-only").hidden = !readOnly;
