@@ -175,7 +175,7 @@ def application(root: Path, *, read_only: bool = False, is_local: bool = True) -
     async def life(app: Starlette) -> AsyncIterator[None]:
         workers = {lane: LabWorker(folder.root) for lane in LANES}
         app.state.lab = lab = Lab(folder, Jobs(folder), workers, read_only, is_local)
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(lab.look())]  # so that the runs are known when the page asks
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(lab.look())]  # the runs are known when the page asks
         if not read_only:
             await in_thread(uploads.forget_old, folder)
             tasks.append(asyncio.create_task(lab.samples.watch()))
