@@ -10,6 +10,7 @@ from regard.base.errors import RegardError
 from regard.base.locks import write_new
 from regard.base.reading import read_whole
 from regard.base.settings import did_you_mean
+from regard.learn.exercises.hints import HINTS
 
 SHEETS = Path(__file__).parent / "sheets"
 MAX_ANSWER_BYTES = 1 << 20  # of a file with an answer
@@ -28,6 +29,11 @@ class Exercise:
     def sheet(self) -> str:
         """The file with the blank."""
         return (SHEETS / f"{self.name}.py").read_text(encoding="utf-8")
+
+    @property
+    def hints(self) -> tuple[str, str, str]:
+        """Where to look, which operation, and nearly the line."""
+        return HINTS[self.name]
 
 
 EXERCISES = (

@@ -35,6 +35,7 @@ MAX_CAUSES = 128  # tokens of a text whose causes are looked for
 MAX_CHANGES = 24  # of a model at once
 MAX_TRACES = 8  # on a page that is saved: four, before and after a change
 MAX_WRITTEN = 200  # tokens at once
+MAX_ANSWER = 50_000  # characters of an exercise's answer
 MAX_SERIES = 200  # curves at once
 MAX_WIDTH = 100_000  # pixels; a curve has fewer points
 SEED = 2**53  # the largest whole number of JavaScript
@@ -177,6 +178,16 @@ class OneClaim(Fields):
 
 
 @dataclass(frozen=True)
+class OneExercise(Fields):
+    name: str = text("", max_length=60, doc="of the exercise")
+
+
+@dataclass(frozen=True)
+class Answer(OneExercise):
+    code: str = text("", max_length=MAX_ANSWER, lines=True, doc="the sheet with its blank filled in")
+
+
+@dataclass(frozen=True)
 class AboutCorpus(LabQuestion):
     corpus: str = text("", max_length=500, file=True, doc="a name, or a file that was dropped into the page")
 
@@ -229,6 +240,7 @@ QUESTIONS: dict[str, type[Fields]] = {
     "time.about": OneRun,
     "time.vectors": OneRun,
     "time.heads": HeadsInTime,
+    "time.film": HeadsInTime,
     "runs.form": RunForm,
     "runs.sample": OneRun,
     "runs.characters": OneRun,
@@ -238,6 +250,8 @@ QUESTIONS: dict[str, type[Fields]] = {
     "text.tokens": Tokens,
     "claims.every": Fields,
     "claims.one": OneClaim,
+    "exercises.check": Answer,
+    "exercises.own": OneExercise,
     "ladder.open": OneName,
     "ladder.check": ComparisonForm,
 }

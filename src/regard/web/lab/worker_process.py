@@ -22,7 +22,7 @@ from regard.report.table import finite
 from regard.web.lab.requests import QUESTIONS
 from regard.web.lab.runs_folder import RunsFolder
 
-VIEWS = ("runs", "sentence", "translation", "time", "text", "claims", "ladder")  # that have a work_VIEW.py
+VIEWS = ("runs", "sentence", "translation", "time", "text", "claims", "ladder", "exercises")  # that have a work_VIEW.py
 
 
 def answer(folder: RunsFolder, question: dict[str, Any]) -> tuple[str, bytes]:

@@ -10,6 +10,7 @@
 // gradients and work (reading_sections.js), where they are wanted. `onPlaces(places)`
 // tells which parts of the model were clicked (["self/0[2]"], by the names of insight/interventions; `one.title(place)` is
 // its name for a reader), with true if nobody clicked; `onLook(name)` which head or matrix is drawn, as `one.look(name)` takes.
+// `blocks` is the function of flow.js, which draws the way through the model's blocks; without it there is no such section.
 
 import { valueAt } from "./arrays.js";
 import { counted, el, isolated, number, put, table } from "./dom.js";
@@ -17,7 +18,7 @@ import { heatMap, shadesOf } from "./heat.js";
 import { searchTree } from "./search_tree.js";
 import { sheet } from "./sheet.js";
 
-export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic" };
+export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic", flow: "Blocks" };
 
 export const quoted = (word) => `“${isolated(word)}”`;
 export const percent = (p) => (p === null || p === undefined ? "–" : p >= 0.0995 ? `${(100 * p).toFixed(0)}\u00a0%` : p >= 0.0001 ? `${Number((100 * p).toPrecision(2))}\u00a0%` : p > 0 ? "<0.01\u00a0%" : "0\u00a0%");
@@ -42,7 +43,7 @@ export function painted(share) {
   return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
-export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = () => {}, onLook = () => {}, more = {} }) {
+export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = () => {}, onLook = () => {}, more = {}, blocks = null }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
@@ -435,12 +436,20 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       describe: (row, column, value) => `feature ${row + 1}, component ${column + 1}: ${number(value, 3)}` });
   }
 
+  let passing = null;
+  function drawFlow() {
+    if (!blocks) return;
+    passing ??= blocks({ load });
+    put(bodies.flow, passing.node);
+    passing.draw(facts, step);
+  }
+
   function drawSearch() {
     put(bodies.search, el("h3", {}, "Beam search"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "No beam search was run here."));
   }
 
-  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, search: drawSearch, gradients: () => more.gradients?.(own), work: () => more.work?.(own) };
-  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false };
+  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, search: drawSearch, gradients: () => more.gradients?.(own), work: () => more.work?.(own), flow: drawFlow };
+  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false, flow: () => false };
 
   function tabulate() {
     put(steps, el("summary", {}, "Every step as a table"),
@@ -459,6 +468,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
   function drawStep() {
     drawSaid();
     if (seen("expected")) drawExpected();
+    if (shown === "flow") drawFlow();
     shade();
     follow();
   }
@@ -509,6 +519,6 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     step(at) { if (facts && at !== null && at !== step) choose("target", at, { quietly: true }); },
     get facts() { return facts; },
     get at() { return step; },
-    end() { removeEventListener("theme", onTheme); for (const map of [...Object.values(maps), ...Object.values(sheets)]) map.end(); },
+    end() { passing?.end(); removeEventListener("theme", onTheme); for (const map of [...Object.values(maps), ...Object.values(sheets)]) map.end(); },
   };
 }

@@ -43,10 +43,10 @@ export function firstVisit(api, address, started, gallery = []) {
       el("h1", {}, "Look inside a trained model"),
       el("p", { class: "lead" }, "These small models come with Regard, already trained."),
       el("div", { class: "cards" }, gallery.map((run) => el("article", { class: "card" }, el("h2", {}, run.name), el("p", {}, ABOUT[run.system] || run.system), el("p", {}, el("a", { class: "button primary", href: inside(run) }, "Look inside")))))),
-    el("h1", {}, "Watch a model learn"),
-    el("p", { class: "lead" }, "There are no runs in this folder yet. Start one here: nothing is downloaded, and training continues when you close this page."),
-    el("div", { class: "cards" }, cards),
-    el("p", {}, "Or train on ", el("a", { href: link("new") }, "your own text, with every setting"), ", or ", el("a", { href: link("ladder", "new") }, "compare several systems fairly"), "."));
+    el("h1", { class: "writes" }, "Watch a model learn"),
+    el("p", { class: "lead writes" }, "There are no runs in this folder yet. Start one here: nothing is downloaded, and training continues when you close this page."),
+    el("div", { class: "cards writes" }, cards),
+    el("p", { class: "writes" }, "Or train on ", el("a", { href: link("new") }, "your own text, with every setting"), ", or ", el("a", { href: link("ladder", "new") }, "compare several systems fairly"), "."));
 }
 
 // -- the tour ------------------------------------------------------------------------------------------------------------

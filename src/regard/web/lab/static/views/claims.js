@@ -88,7 +88,7 @@ export default {
       const told = el("p", { role: "status", class: "caption" });
       const title = one.result ? "Run it again" : "Run it";
       const start = el("button", { type: "button", class: "primary", onclick: run }, title);
-      const form = el("section", { class: "section card again" }, el("h2", {}, title),
+      const form = el("section", { class: "section card again writes" }, el("h2", {}, title),
         el("p", { class: "quiet-text" }, "A result with other seeds or settings is exploratory; it does not change the documented verdict."),
         el("div", { class: "row" }, labelled("First seed", seed, "The other seeds are numbered upward from this one."), knobs.map(([, , field]) => field),
           el("div", { class: "field beside" }, el("label", {}, quick, " quick form"), el("p", { class: "help" }, one.quick))),

@@ -26,7 +26,7 @@ const act = (api, path, body, then) => async () => {
 function all(root, address, api) {
   let timer = 0, ended = false;
   const list = el("div", { class: "cards" });
-  put(root, el("div", { class: "head" }, el("h1", {}, "Ladder"), el("a", { class: "button primary", href: link("ladder", "new") }, "New comparison")),
+  put(root, el("div", { class: "head" }, el("h1", {}, "Ladder"), el("a", { class: "button primary writes", href: link("ladder", "new") }, "New comparison")),
     el("p", { class: "lead" }, "Compare systems on the same text, tokens, budget and test, with intervals: which one is better, and is the difference significant?"), list);
 
   async function load() {
@@ -50,7 +50,7 @@ function all(root, address, api) {
       !done && el("p", {}, el("i", { class: `dot ${one.live ? "running" : "stopped"}` }), ` ${one.finished} of ${counted(one.runs, "run")} done`),
       !done && el("div", { class: "progress" }, el("i", { style: { width: `${(100 * one.finished) / Math.max(1, one.runs)}%` } })),
       job?.last && el("p", { class: "quiet-text" }, job.last),
-      el("div", { class: "buttons" },
+      el("div", { class: "buttons writes" },
         one.live && job && el("button", { type: "button", disabled: job.stopping, onclick: act(api, "runs/stop", { id: job.id }, again) }, job.stopping ? "Stopping …" : "Stop"),
         !one.live && !done && el("button", { type: "button", class: "primary", disabled: Boolean(job), onclick: (event) => {
           event.target.disabled = true;
@@ -203,7 +203,7 @@ function fresh(root, address, api) {
   const asked = { systems: [], data: "", match: "", budget: "60s", seeds: "3", size: "tiny" };
   let task = "language model";
   const which = el("section", { class: "step" }), how = el("section", { class: "step" }), summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
-  const begin = el("button", { type: "button", class: "primary", disabled: true, onclick: () => go() }, "Start comparing");
+  const begin = el("button", { type: "button", class: "primary writes", disabled: true, onclick: () => go() }, "Start comparing");
   const name = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "compare-TEXT" });
   const fields = { name: labelled("Name", name, "Name of its folder: letters, digits, hyphens.") };
   const text = textChoice(api, { pairs: () => task === "translation", choose: (value) => { asked.data = value; check(); } });

@@ -3,6 +3,7 @@ import { link } from "../address.js";
 import { causeAnswer, causeBar, questionOf } from "../causes.js";
 import { changedPair, changesIn, withChanges } from "../changes.js";
 import { counted, el, labelled, notice, number, put, segments, speak } from "../dom.js";
+import { flow } from "../flow.js";
 import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
 import { percent, quoted, reading, sameStep, SECTIONS, token } from "../reading.js";
@@ -12,7 +13,7 @@ import { samplingSliders } from "../sampling_sliders.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
-const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, causes: "Causes", write: "Write together" };
+const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, flow: SECTIONS.flow, causes: "Causes", write: "Write together" };
 
 // Is one text the other with something changed in it? At least half of the shorter one is left at their ends.
 function related(a, b) {
@@ -129,6 +130,7 @@ export default {
       let asked = "", shown = {}, last = null; // shown: the question that is answered on the page
       const body = () => ({ run: run.name, text: asked, ...(mine.gradients ? { gradients: true } : {}) });
       const view = reading({
+        blocks: flow,
         parts: async (names) => (await api.postArrays("sentence/matrix", { ...shown, parts: names })).arrays,
         onStep: (step) => {
           following = null;
