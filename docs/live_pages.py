@@ -1,8 +1,8 @@
-"""The live figures of the course on the site: data in docs/live/NAME.json, scripts in docs/live, pictures in docs/learn/figures.
+"""The live figures of the course on the site.
 
-A chapter shows `figures/live-NAME.svg` as any other picture. On the site, a script of a few lines waits until the picture
-is scrolled to, then loads the shared program and the figure's data, and replaces it. They are plain scripts, since a page
-opened from a folder may load neither modules nor JSON.
+A chapter shows `figures/live-NAME.svg` like any other picture. On the site, a short script waits until the picture is
+scrolled to, loads the shared program (docs/live/*.js) and the figure's data (docs/live/NAME.json), and puts the live
+figure in its place. Both become plain scripts, since a page opened from a folder may load neither modules nor JSON.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from regard.report.tight import tight_script
 DATA = Path(__file__).parent / "live"
 PICTURE = re.compile(r'<img [^>]*?src="[^"]*live-([\w-]+)\.svg"[^>]*>')
 LOADER = """<script>(() => {
-const load = (name) => new Promise((done, failed) => { const one = document.createElement("script"); one.src = "../../_static/live/" + name + ".js"; one.onload = done; one.onerror = failed; document.head.append(one); });
+const load = (name) => new Promise((onload, onerror) => {
+  const src = "../../_static/live/" + name + ".js";
+  document.head.append(Object.assign(document.createElement("script"), { src, onload, onerror }));
+});
 let program;
-const seen = new IntersectionObserver((records) => { for (const { target, isIntersecting } of records) if (isIntersecting) {
+const seen = new IntersectionObserver((records) => { for (const { target, isIntersecting } of records) {
+  if (!isIntersecting) continue;
   seen.unobserve(target);
   const name = target.dataset.live;
   program ??= load("live");

@@ -1,7 +1,7 @@
 """The live figures of the course: trains their small models, and draws the pictures for readers without JavaScript.
 
-    python studies/course_live.py train [NAME …]        docs/live/NAME.json, for all of them in some minutes on one core
-    python studies/course_live.py draw [NAME …]         docs/learn/figures/live-NAME.svg, from the stored data, by Chromium
+    python studies/course_live.py train [NAME …]      docs/live/NAME.json; all of them take some minutes on one core
+    python studies/course_live.py draw [NAME …]       docs/learn/figures/live-NAME.svg, drawn from the data by Chromium
 
 A picture is what the figure's own script draws at first, so it has the same numbers.
 """
@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,11 +23,12 @@ from typing import Any
 import torch
 from torch import nn
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "studies"), str(ROOT / "docs")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+
+from live_pages import DATA, live_script
 
 from lecture_figures import learned, pieces
-from live_pages import DATA, live_script
 from regard.base.writing import write_text
 from regard.corpora.phrasebook import make_pairs
 from regard.exchange.chromium import Chromium
@@ -35,6 +36,7 @@ from regard.exchange.page_file import model_data
 from regard.exchange.page_weights import PageWeights
 from regard.report.svg_file import as_file
 
+ROOT = Path(__file__).parents[1]
 LARGEST = 300_000  # bytes of a figure's data
 COMMON = 200  # source words that the small models know
 
@@ -184,9 +186,7 @@ def smoothing() -> dict[str, Any]:
     words = ["<eos>", *sorted({word for line in train for word in line})]
     number = {word: place for place, word in enumerate(words)}
     known = [line for line in test if number.keys() >= set(line)]
-    counts = Counter(
-        pair for line in train for ids in [[0, *(number[w] for w in line), 0]] for pair in zip(ids, ids[1:])
-    )
+    counts = Counter(pair for line in train for ids in [[0, *(number[w] for w in line), 0]] for pair in pairwise(ids))
     return {
         "words": words,
         "bigrams": [[*pair, count] for pair, count in sorted(counts.items())],

@@ -34,7 +34,8 @@ export function barRows(rows, { wide, top, names = 120, tall = 24, most = 1 }) {
 
 // A table of weights: a shade and a number in each cell; `strong` marks rows.
 export function grid({ rows, columns, values, wide, top, names = 100, color = BLUE, tall = 24 }) {
-  const cell = (wide - names - 4) / columns.length, slanted = Math.max(...columns.map((word) => word.length)) * 8 > cell, head = slanted ? 64 : 18;
+  const slanted = Math.max(...columns.map((word) => word.length)) * 8 * columns.length > wide - names, head = slanted ? 64 : 18;
+  const cell = (wide - names - (slanted ? 34 : 4)) / columns.length;
   const parts = columns.map((word, at) => {
     const x = names + cell * (at + 0.5);
     return slanted ? `<g transform="translate(${(x + 4).toFixed(1)} ${top + head - 6}) rotate(-50)">${label(0, 0, word, { anchor: "start", size: 13 })}</g>` : label(x, top + 12, word, { size: 13 });

@@ -6,13 +6,13 @@ const times = (matrix, vector) => matrix.map((row) => row.reduce((sum, one, at) 
 const sigmoid = (value) => 1 / (1 + Math.exp(-value));
 
 // [the next state, a function M ↦ M · ∂next/∂state], for M with a row for each component that is asked about.
-function elman({ w, u, b }, word, { hidden }) {
+export function elman({ w, u, b }, word, { hidden }) {
   const wx = times(w, word), uh = times(u, hidden), next = b.map((bias, at) => Math.tanh(wx[at] + uh[at] + bias)), slope = next.map((h) => 1 - h * h);
   const back = (M) => M.map((row) => hidden.map((_, from) => row.reduce((sum, one, at) => sum + one * slope[at] * u[at][from], 0)));
   return [{ hidden: next }, back];
 }
 
-function lstm({ w, u, b }, word, { hidden, cell }) {
+export function lstm({ w, u, b }, word, { hidden, cell }) {
   const H = hidden.length, wx = times(w, word), uh = times(u, hidden), sums = b.map((bias, at) => wx[at] + uh[at] + bias), gate = (k, f) => sums.slice(k * H, (k + 1) * H).map(f);
   const i = gate(0, sigmoid), f = gate(1, sigmoid), g = gate(2, Math.tanh), o = gate(3, sigmoid);
   const next = f.map((one, at) => one * cell[at] + i[at] * g[at]), lit = next.map(Math.tanh);
