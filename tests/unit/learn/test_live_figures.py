@@ -114,7 +114,7 @@ def test_a_smoothed_bigram_is_the_equation_of_the_chapter():
       return [all.map((a) => all.map((b) => chance(model, a, b, D, 1))), perplexity(model, D, 1)];"""
     table, perplexity = run(body, {"data": data, "discount": discount})
     lower = (counts > 0).double().sum(0)
-    total, freed = counts.sum(1, keepdim=True), discount * (counts > 0).sum(1, keepdim=True)
+    total, freed = counts.sum(1, keepdim=True), discount * (counts > 0).double().sum(1, keepdim=True)
     expected = (counts - discount).clamp(min=0) / total + freed / total * (lower / lower.sum())
     torch.testing.assert_close(expected.sum(1), torch.ones(size).double())
     torch.testing.assert_close(torch.tensor(table, dtype=torch.float64), expected, rtol=1e-9, atol=1e-12)
