@@ -6,11 +6,11 @@ import torch
 from regard.fast import install, uninstall
 from regard.fast.attention.fused_block import BY_HAND, block_by_hand
 from regard.fast.attention.residual import add_norm
-from regard.fast.table import installed, is_swapped
+from regard.fast.table import installed, is_swapped, without
 from regard.fast.training.half_products import rectified_sums
 from regard.layers.encoder import TransformerEncoder
 from regard.layers.state import Span
-from regard.systems import gpt, transformer
+from regard.systems import gpt, linear_attention, llama, mingru, transformer
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -37,6 +37,62 @@ def test_the_fused_stacks_are_the_blocks_one_after_the_other(norm, activation):
         off, usual, size = (torch.linalg.vector_norm(part) for part in (one - exact, other - exact, exact))
         assert off < 4 * usual + 0.05 * size  # a sum that is rounded to the other side of zero has another slope
         assert usual < 0.2 * size  # so what is left out would be noticed, in each of them
+
+
+SHAPE = {"layers": 2, "width": 96, "heads": 3, "context": 256, "dropout": 0.0}
+LANGUAGE = {
+    "gpt": gpt.GPT(50, gpt.Settings(**SHAPE)),
+    "gpt-post": gpt.GPT(50, gpt.Settings(norm="post", activation="relu", **SHAPE)),
+    "gpt-rotary": gpt.GPT(50, gpt.Settings(position="rotary", **SHAPE)),
+    "llama": llama.Llama(50, llama.Settings(**SHAPE)),
+    "llama-grouped": llama.Llama(50, llama.Settings(**SHAPE | {"heads": 6, "key_value_heads": 2, "bias": "qkv"})),
+    "linear": linear_attention.LinearTransformer(50, linear_attention.Settings(**SHAPE)),
+    "linear-gated": linear_attention.LinearTransformer(50, linear_attention.Settings(decay="gated", **SHAPE)),
+    "mingru": mingru.MinGRUModel(50, mingru.Settings(layers=2, width=96, dropout=0.0)),
+}
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+@pytest.mark.parametrize("columns", [200, 40])
+def test_a_language_models_blocks_in_few_passes_are_the_blocks_one_after_the_other(name, columns):
+    torch.manual_seed(0)
+    model = LANGUAGE[name].cuda().train()
+    for weight in model.parameters():
+        weight.data += 0.02 * torch.randn_like(weight)
+    tokens, wanted = torch.randint(50, (5, columns)).cuda(), torch.randn(5, columns, 50, device="cuda")
+    answers = []
+    for fused, half in ((False, False), (True, True), (False, True)):
+        uninstall(model)
+        if fused:
+            with without("GPT-2's blocks by hand"):
+                used = {row.name for row in install(model, training=True, bf16=True)}
+            assert any(row.endswith("blocks in few passes") for row in used)
+        with torch.autocast("cuda", torch.bfloat16, enabled=half):
+            logits, _ = model(tokens, model.without_cache(5))
+        gradients = torch.autograd.grad((logits.float() * wanted).sum(), list(model.parameters()))
+        answers.append([logits.float(), *gradients])
+    for exact, one, other in zip(*answers, strict=True):
+        off, usual, size = (torch.linalg.vector_norm(part) for part in (one - exact, other - exact, exact))
+        assert off < 4 * usual + 0.05 * size
+        assert usual < 0.2 * size
+
+
+def test_dropout_in_few_passes_drops_as_often_and_draws_anew():
+    torch.manual_seed(0)
+    model = gpt.GPT(50, gpt.Settings(**SHAPE | {"dropout": 0.2, "width": 192})).cuda().train()
+    tokens = torch.randint(50, (16, 256)).cuda()
+    means = []
+    for fused in (False, True):
+        uninstall(model)
+        if fused:
+            install(model, training=True, bf16=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            drawn = torch.stack([model(tokens, model.without_cache(16))[0].float() for _ in range(8)])
+        assert not torch.equal(drawn[0], drawn[1])
+        means.append((drawn.mean(0), float(drawn.detach().std(0).mean())))
+    (mean, spread), (other, others) = means
+    assert others == pytest.approx(spread, rel=0.05)  # as much noise, around the same mean
+    assert (mean - other).abs().mean() < spread
 
 
 @pytest.mark.parametrize("rows, width", [(37, 64), (5, 48), (3000, 512)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -21,9 +22,9 @@ class Bench:
     target: str  # module:function, which makes the rows
     only_named: bool = False  # not among what `regard bench` runs without names
 
-    def rows(self, place: BenchPlace) -> list[BenchRow]:
+    def rows(self, place: BenchPlace) -> Iterable[BenchRow]:
         module, _, function = self.target.partition(":")
-        made: list[BenchRow] = getattr(import_module(f"regard.bench.{module}"), function)(place)
+        made: Iterable[BenchRow] = getattr(import_module(f"regard.bench.{module}"), function)(place)
         return made
 
 
@@ -46,6 +47,13 @@ BENCHES = (
         "the same with 350 million parameters, and with a context of 4096",
         "transformers' GPT2LMHeadModel; a plain PyTorch step",
         "gpt2:further_training_rows",
+        only_named=True,
+    ),
+    Bench(
+        "sizes",
+        "a whole training step of every neural system at every size, by the default command on real text",
+        "a plain PyTorch loop of the same model, as it is and in one CUDA graph",
+        "sizes:rows",
         only_named=True,
     ),
     Bench("gpt-generate", "a GPT-2 writes, greedily", "transformers' generate", "gpt2:generation_rows"),

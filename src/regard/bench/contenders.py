@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
+Found = TypeVar("Found")
 SIZES = ("full", "small", "quick")  # for a GPU; for a CPU, in seconds; a smoke test
 
 
@@ -33,8 +34,8 @@ class BenchPlace:
     def precision(self) -> str:
         return "bf16" if self.dtype == torch.bfloat16 else "fp32"
 
-    def of(self, full: int, small: int, quick: int) -> int:
-        """The number for the current size."""
+    def of(self, full: Found, small: Found, quick: Found) -> Found:
+        """The one for the current size."""
         return {"full": full, "small": small, "quick": quick}[self.size]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from regard.base.errors import RegardError
-from regard.bench import gpt2, translators
+from regard.bench import gpt2, sizes, translators
 from regard.bench.contenders import BenchPlace, BenchRow, Contender, Workload
 from regard.bench.counting import RegardScoring
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows, random_tokens
@@ -22,10 +22,11 @@ from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.engine import Engine
 from regard.decoding.sampling import Sampling
 from regard.decoding.translate import translate
+from regard.fast.attention import language_blocks
 from regard.fast.table import noting, rows, without
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
-from regard.systems.catalogue import load_class
+from regard.systems.catalogue import find, load_class
 from regard.text.batches.pair_batches import PairBatches
 from regard.text.batches.pair_shapes import ShapedPairBatches
 from regard.text.batches.text_batches import Streams
@@ -128,7 +129,7 @@ class Beams:
 
 
 SMALL = (10_000, 2000, 100)  # words
-BY_HAND = ("GPT-2's blocks by hand", "compiled blocks")
+BY_HAND = ("GPT-2's blocks by hand", "gpt's blocks in few passes", "compiled blocks")
 SHORT = ("an encoder of short sources", "a short source's keys", "a decoder of short targets")
 TRANSFORMER = pair_training("transformer", norm="post", dropout=0.1)
 
@@ -145,6 +146,15 @@ class RowTrial:
 
 def recurrent(system: str, *hidden_by: str) -> RowTrial:
     return RowTrial(f"{system} training, 2 layers", language_training(system, layers=2, dropout=0.0), hidden_by)
+
+
+def sized(system: str) -> RowTrial:
+    """The default training of size medium."""
+
+    def opened(place: BenchPlace) -> Workload:
+        return sizes.regard(sizes.prepared(find(system), place.of("medium", "small", "tiny"), place), place)
+
+    return RowTrial(f"{system} training, size medium", opened)
 
 
 def gpt_trained(*hidden_by: str) -> RowTrial:
@@ -172,10 +182,11 @@ TRIALS: dict[str, RowTrial] = {
     "dropout with few random numbers": transformer_trained(),
     "causal attention without a mask": gpt_trained(*BY_HAND),
     "one query to a cache, on a CPU": gpt_written("GPT step on a CPU"),
-    "grouped queries without a mask": llama_trained("compiled blocks"),
+    "grouped queries without a mask": llama_trained("llama's blocks in few passes", "compiled blocks"),
     "one group of queries to a cache, on a CPU": RowTrial("a llama writes", LlamaGeneration),
     **{name: transformer_trained() for name in SHORT},
     "GPT-2's blocks by hand": gpt_trained(),
+    **{f"{system}'s blocks in few passes": sized(system) for system in language_blocks.PLACES},
     "persistent Elman": recurrent("rnn"),
     "persistent LSTM": recurrent("lstm"),
     "persistent GRU": recurrent("gru"),
@@ -205,7 +216,7 @@ TRIALS: dict[str, RowTrial] = {
     "loss of pairs without their logits": transformer_trained(),
     "word vectors, their gradients by word": recurrent("lstm"),
     "training step in CUDA graphs": recurrent("lstm"),
-    "compiled blocks": RowTrial("GPT-2's training step", gpt_training, ("GPT-2's blocks by hand",), on_cpu=False),
+    "compiled blocks": RowTrial("GPT-2's training step", gpt_training, BY_HAND[:2], on_cpu=False),
 }
 
 

@@ -3,7 +3,7 @@
     x = E[w_t] + p_t,   x = x + Attention(LN(x)),   x = x + FF(LN(x))  layers times,   logits = E LN(x)
 
 One matrix makes queries, keys and values of all heads; attention is PyTorch's own causal kernel; E also predicts.
-Weights: Radford et al. 2019.
+Dropout acts on x_0, the attention weights and each part's output. Weights: Radford et al. 2019.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from torch import Tensor, nn
 
 
 class PlainBlock(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
         self.attention_norm, self.feedforward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.project, self.attend = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.expand, self.contract = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = self._heads(x)
-        return self._add(x, F.scaled_dot_product_attention(query, key, value, is_causal=True))
+        rate = self.dropout if self.training else 0.0
+        return self._add(x, F.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=rate))
 
     def extend(self, x: Tensor, at: Tensor, cache: Tensor) -> Tensor:
         """The columns x at the places `at` [T], after what the cache [2, R, H, C, D / H] holds; it is written to."""
@@ -40,16 +41,21 @@ class PlainBlock(nn.Module):
         return heads.permute(2, 0, 3, 1, 4).unbind(0)
 
     def _add(self, x: Tensor, found: Tensor) -> Tensor:
-        x = x + self.attend(found.transpose(1, 2).reshape(x.shape))
-        return x + self.contract(F.gelu(self.expand(self.feedforward_norm(x)), approximate="tanh"))
+        x = x + self.drop(self.attend(found.transpose(1, 2).reshape(x.shape)))
+        return x + self.drop(self.contract(F.gelu(self.expand(self.feedforward_norm(x)), approximate="tanh")))
+
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
 class PlainGPT(nn.Module):
-    def __init__(self, vocabulary: int, *, layers: int, width: int, heads: int, context: int) -> None:
+    def __init__(
+        self, vocabulary: int, *, layers: int, width: int, heads: int, context: int, dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
         self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(PlainBlock(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(PlainBlock(width, heads, dropout) for _ in range(layers))
         self.finish = nn.LayerNorm(width)
         for weight in self.parameters():
             if weight.dim() == 2:
@@ -58,6 +64,7 @@ class PlainGPT(nn.Module):
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """The mean −log P(target)."""
         x = self.words(tokens) + self.places(torch.arange(tokens.size(1), device=tokens.device))
+        x = F.dropout(x, self.dropout, self.training) if self.dropout else x
         for block in self.blocks:
             x = block(x)
         return self.loss(x, targets)

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.bench.contenders import BenchPlace
+from regard.fast.training.captured_step import PAIR_SHAPES, Captured
 from regard.layers.state import State, detach
 from regard.runs.speed import install
 from regard.systems.model import Model
 from regard.text.batches.text_batches import Batch, Windows
 from regard.training.hyperparameters import GradientTraining
 from regard.training.loop import Batches, Trainer
-from regard.training.objective import TensorBatch, to_device
+from regard.training.objective import TensorBatch, micro_batches, to_device
 from regard.training.validation import ValidationResult
 
 LEARNING: dict[str, Any] = {  # of both sides
@@ -73,11 +74,14 @@ class PlainTraining:
         *,
         begin: Callable[[int], State] | None = None,
         captured: bool = False,
+        parts: int = 1,
     ) -> None:
+        """`parts`: micro-batches of a step, where the state is not carried."""
+        self.parts = parts
         self.model = model.to(place.device).train()
         self.mean_loss, self.batches, self.place, self.begin = loss, batches, place, begin
         self.optimizer = adamw(self.model, captured)
-        self.captured = _recorded(self._update, begin) if captured else None
+        self.captured = Captured(self._update, begin, shapes=PAIR_SHAPES) if captured else None
         self.parameters = count(model)
         self.state: State | None = None
         self.step = 0
@@ -85,26 +89,22 @@ class PlainTraining:
     def __call__(self) -> int:
         found = self.batches.batch(self.step)
         batch = to_device(found, self.place.device)
-        if self.begin is not None and (found.fresh or self.state is None):
+        if self.begin is not None and (getattr(found, "fresh", True) or self.state is None):
             self.state = self.begin(len(batch.tokens))
-        self.loss, self.state = (self.captured or self._update)(batch, self.state)
+        update = self.captured if self.captured is not None and self.captured.fits(found) else self._update
+        self.loss, self.state = update(batch, self.state)
         self.step += 1
-        return batch.targets.numel()
+        return found.targets.size if found.lengths is None else int(found.lengths.sum())
 
     def _update(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.place.device.type, torch.bfloat16, enabled=self.place.dtype == torch.bfloat16):
-            loss, state = self.mean_loss(batch, state)
-        loss.backward()
+        for _, part in micro_batches(batch, self.parts):
+            with torch.autocast(self.place.device.type, torch.bfloat16, enabled=self.place.dtype == torch.bfloat16):
+                loss, state = self.mean_loss(part, state)
+            (loss / self.parts).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), LEARNING["clip"])
         self.optimizer.step()
         return loss.detach(), None if state is None else detach(state)
-
-
-def _recorded(update: Loss, begin: Callable[[int], State] | None) -> Loss:
-    from regard.fast.training.captured_step import Captured
-
-    return Captured(update, begin)
 
 
 def adamw(model: nn.Module, captured: bool) -> torch.optim.AdamW:

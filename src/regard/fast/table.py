@@ -32,6 +32,7 @@ MODULES = (
     "attention.causal_attention",
     "attention.short_blocks",
     "attention.fused_block",
+    "attention.language_blocks",
     "recurrence.cpu_recurrence",
     "recurrence.recurrent_layers",
     "recurrence.minimal_gru",

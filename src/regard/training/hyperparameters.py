@@ -106,7 +106,10 @@ class Training(GradientTraining):
     window: int = setting(0, "tokens per row and step; gradients flow back this far; 0 = the context, or 64", ge=0)
     validation_tokens: int = setting(200_000, "tokens read per validation, always the same ones; 0 = all", ge=0)
     capture: str = setting(
-        "auto", "capture a step as one CUDA graph: on, off, or auto = on a GPU, for recurrent layers", choices=SWITCH
+        "auto",
+        "capture a step as one CUDA graph: on, off, or auto = on a GPU, if launching a step takes longer than "
+        "computing it",
+        choices=SWITCH,
     )
     compile: str = setting(
         "auto",

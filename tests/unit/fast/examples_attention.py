@@ -18,7 +18,8 @@ from regard.layers.attention import (
 from regard.layers.dropout import Dropout
 from regard.layers.position import Rotary
 from regard.layers.state import Span, State, detach
-from regard.systems import gpt, transformer
+from regard.systems import gpt, linear_attention, llama, mingru, transformer
+from regard.systems.model import Stack
 
 CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HALF: dict[str, Any] = {"device": CUDA, "dtype": torch.bfloat16}
@@ -107,6 +108,14 @@ def by_hand() -> Example:
     return Example(model, given, Use(training=True, bf16=True), refused=refused)
 
 
+def few_passes(kind: type[Stack], settings: Any) -> Example:
+    model = kind(20, settings).to(CUDA).train()
+    at = Span(torch.zeros(1, dtype=torch.int64, device=CUDA))
+    refused = () if kind is mingru.MinGRUModel else ((tokens(9), model.begin(rows=2), Span(at.start.expand(2))),)
+    return Example(model, (tokens(9), model.without_cache(2), at), Use(training=True, bf16=True), refused=refused)
+
+
+SHAPE: dict[str, Any] = {"layers": 2, "width": 64, "heads": 2, "context": 64, "dropout": 0.0}
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "dropout with few random numbers": dropout,
     "causal attention without a mask": without_a_mask,
@@ -117,4 +126,12 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "a short source's keys": source_keys,
     "a decoder of short targets": target,
     "GPT-2's blocks by hand": by_hand,
+    "gpt's blocks in few passes": partial(few_passes, gpt.GPT, gpt.Settings(**SHAPE, norm="post")),
+    "llama's blocks in few passes": partial(few_passes, llama.Llama, llama.Settings(**SHAPE)),
+    "linear-attention's blocks in few passes": partial(
+        few_passes, linear_attention.LinearTransformer, linear_attention.Settings(**SHAPE)
+    ),
+    "mingru's blocks in few passes": partial(
+        few_passes, mingru.MinGRUModel, mingru.Settings(layers=2, width=64, dropout=0.0)
+    ),
 }

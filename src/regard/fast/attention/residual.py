@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums, split_rows
 
+Norm = nn.LayerNorm | nn.RMSNorm
 LEVELS = 2**16  # the dropout rate is rounded to a multiple of 1/LEVELS
 ROWS, WARPS = 2, 2  # of a program
 BACK_ROWS, BACK_WARPS = 2, 2  # of a program in the backward pass
@@ -24,27 +25,31 @@ BACK_ROWS, BACK_WARPS = 2, 2  # of a program in the backward pass
 def add_norm(
     x: Tensor,
     part: Tensor,
-    bias: Tensor,
-    norm: nn.LayerNorm,
+    bias: Tensor | None,
+    norm: Norm,
     dropout: float,
     seed: Tensor | None = None,
     deferred: DeferredSums | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """s, in the wider precision of x and part [..., D], and y twice, in that of the part: with two readers, each gets
     its own output, and the backward kernel adds their gradients. `seed[0]` decides what is dropped; `deferred` holds
-    the `vectors_of`."""
+    the `vectors_of`. RMSNorm has no shift, and the part may have no bias."""
     if dropout and seed is None:
         seed = torch.randint(2**62, (1,), device=x.device)
     vectors = vectors_of(norm, bias)
     deferred = deferred or DeferredSums([vectors], split_rows(x.numel() // x.size(-1))[1])
     place, vectors = deferred.take(*vectors)
-    total, normed, carried = AddNorm.apply(x, part, *vectors, place, norm.eps, dropout, seed)
+    gain, rest = vectors[0], iter(vectors[1:])
+    shift = next(rest) if isinstance(norm, nn.LayerNorm) else None
+    given = gain, shift, next(rest, None)
+    total, normed, carried = AddNorm.apply(x, part, *given, place, norm.eps, dropout, seed)
     return total, normed, carried
 
 
-def vectors_of(norm: nn.LayerNorm, bias: Tensor) -> tuple[Tensor, ...]:
+def vectors_of(norm: Norm, bias: Tensor | None) -> tuple[Tensor, ...]:
     """The vectors whose gradients the backward kernel sums, in its order."""
-    return norm.weight, norm.bias, bias
+    all_three = norm.weight, getattr(norm, "bias", None), bias
+    return tuple(vector for vector in all_three if vector is not None)
 
 
 def add_norm_reference(
@@ -61,8 +66,8 @@ class AddNorm(torch.autograd.Function):
         x: Tensor,
         part: Tensor,
         gain: Tensor,
-        shift: Tensor,
-        bias: Tensor,
+        shift: Tensor | None,
+        bias: Tensor | None,
         place: BufferPlace,
         eps: float,
         dropout: float,
@@ -77,8 +82,9 @@ class AddNorm(torch.autograd.Function):
         mean, spread = (torch.empty(rows, device=x.device, dtype=torch.float32) for _ in range(2))
         seed = mean if seed is None else seed  # not read without dropout
         threshold = dropout_threshold(dropout)
-        how = {"DROPS": bool(dropout), "WIDTH": tile(width)}
-        tensors = (x, part, bias, gain, shift, seed, total, normed, mean, spread)
+        how = {"DROPS": bool(dropout), "RMS": shift is None, "BIASED": bias is not None, "WIDTH": tile(width)}
+        given = (gain if vector is None else vector for vector in (bias, gain, shift))  # not read where it is None
+        tensors = (x, part, *given, seed, total, normed, mean, spread)
         grid = (-(-rows // ROWS),)
         kernels.add_norm_forward[grid](*tensors, rows, width, eps, *threshold, **how, ROWS=ROWS, num_warps=WARPS)
         ctx.save_for_backward(total, gain, seed, mean, spread)
@@ -106,7 +112,9 @@ class AddNorm(torch.autograd.Function):
         kernels.add_norm_backward[(programs,)](
             *tensors, rows, width, each, sums.stride(0), *ctx.threshold, **how, ROWS=BACK_ROWS, num_warps=BACK_WARPS
         )
-        return d_x, d_part, *views, None, None, None, None
+        d_gain, *rest = views
+        d_shift = None if how["RMS"] else rest.pop(0)
+        return d_x, d_part, d_gain, d_shift, rest[0] if rest else None, None, None, None, None
 
 
 def dropout_threshold(rate: float) -> tuple[int, float]:

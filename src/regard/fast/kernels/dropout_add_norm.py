@@ -5,7 +5,7 @@
 
 One call of Philox (Salmon et al. 2011) makes eight 16-bit random numbers for the dropout mask m; the backward pass
 makes the same ones from the same seed. The gradients of g, b and c are sums over rows; each program writes a partial
-sum. Imported only on a GPU. See fast/attention/residual.py.
+sum. RMSNorm has μ = 0 and no b. Imported only on a GPU. See fast/attention/residual.py.
 """
 
 from __future__ import annotations
@@ -29,26 +29,31 @@ def _random_16_bits(seed, row, WIDTH: tl.constexpr):
 @triton.jit(do_not_specialize=["rows", "dropped"])
 def add_norm_forward(
     x, part, bias, gain, shift, seed, total, normed, mean, spread, rows, width, eps, dropped, scale,
-    DROPS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    DROPS: tl.constexpr, RMS: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     inside = (row < rows)[:, None] & (column < width)[None, :]
     place = row.to(tl.int64)[:, None] * width + column[None, :]
     added = tl.load(part + place, mask=inside, other=0.0).to(tl.float32)
-    added += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    if BIASED:
+        added += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     if DROPS:
         added = tl.where(_random_16_bits(tl.load(seed), row, WIDTH) >= dropped, added * scale, 0.0)
     s = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + added).to(total.dtype.element_ty)
     tl.store(total + place, s, mask=inside)
     s = s.to(tl.float32)  # normalize the rounded value, which the backward pass reads
-    mu = tl.sum(tl.where(inside, s, 0.0), 1) / width
-    centred = tl.where(inside, s - mu[:, None], 0.0)
+    if RMS:
+        centred = s
+    else:
+        mu = tl.sum(tl.where(inside, s, 0.0), 1) / width
+        centred = tl.where(inside, s - mu[:, None], 0.0)
+        tl.store(mean + row, mu, mask=row < rows)
     inverse = tl.rsqrt(tl.sum(centred * centred, 1) / width + eps)
-    tl.store(mean + row, mu, mask=row < rows)
     tl.store(spread + row, inverse, mask=row < rows)
     g = tl.load(gain + column, mask=column < width, other=0.0).to(tl.float32)
-    b = tl.load(shift + column, mask=column < width, other=0.0).to(tl.float32)
-    y = centred * inverse[:, None] * g[None, :] + b[None, :]
+    y = centred * inverse[:, None] * g[None, :]
+    if not RMS:
+        y += tl.load(shift + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     tl.store(normed + place, y.to(normed.dtype.element_ty), mask=inside)
 
 
@@ -56,9 +61,10 @@ def add_norm_forward(
 def add_norm_backward(
     total, d_normed, d_carried, d_total, gain, seed, mean, spread, d_x, d_part, sums, rows, width, each, stride,
     dropped, scale,
-    CARRIED: tl.constexpr, SUMMED: tl.constexpr, DROPS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    CARRIED: tl.constexpr, SUMMED: tl.constexpr, DROPS: tl.constexpr, RMS: tl.constexpr, BIASED: tl.constexpr,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """`sums` [programs, 3 · width] with row stride `stride`: each program's partial sums for g, b and c."""
+    """`sums` [programs, …] with row stride `stride`: each program's partial sums for g, b and c, those that exist."""
     column = tl.arange(0, WIDTH)
     real = column < width
     g = tl.load(gain + column, mask=real, other=0.0).to(tl.float32)
@@ -76,11 +82,16 @@ def add_norm_backward(
             dy += tl.load(d_carried + place, mask=inside, other=0.0).to(tl.float32)
         s = tl.load(total + place, mask=inside, other=0.0).to(tl.float32)
         inverse = tl.load(spread + row, mask=here, other=0.0)[:, None]
-        hat = tl.where(inside, (s - tl.load(mean + row, mask=here, other=0.0)[:, None]) * inverse, 0.0)
+        if not RMS:
+            s -= tl.load(mean + row, mask=here, other=0.0)[:, None]
+            for_shift += dy
+        hat = tl.where(inside, s * inverse, 0.0)
         for_gain += dy * hat
-        for_shift += dy
         dy *= g[None, :]
-        ds = (dy - tl.sum(dy, 1)[:, None] / width - hat * (tl.sum(dy * hat, 1)[:, None] / width)) * inverse
+        ds = dy - hat * (tl.sum(dy * hat, 1)[:, None] / width)
+        if not RMS:
+            ds -= tl.sum(dy, 1)[:, None] / width
+        ds *= inverse
         if SUMMED:
             ds += tl.load(d_total + place, mask=inside, other=0.0).to(tl.float32)
         ds = tl.where(inside, ds, 0.0)
@@ -91,5 +102,7 @@ def add_norm_backward(
         for_bias += ds
     mine = sums + tl.program_id(0).to(tl.int64) * stride + column
     tl.store(mine, tl.sum(for_gain, 0), mask=real)
-    tl.store(mine + width, tl.sum(for_shift, 0), mask=real)
-    tl.store(mine + 2 * width, tl.sum(for_bias, 0), mask=real)
+    if not RMS:
+        tl.store(mine + width, tl.sum(for_shift, 0), mask=real)
+    if BIASED:
+        tl.store(mine + (width if RMS else 2 * width), tl.sum(for_bias, 0), mask=real)

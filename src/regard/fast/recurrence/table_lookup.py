@@ -1,6 +1,6 @@
 """Word vectors whose gradients are added by word, in place, for small batches of text.
 
-    x_t = E[w_t],        dE[w] = Σ over the places t of w of dx_t
+    x_t = E[w_t] (+ p_t),        dE[w] = Σ over the places t of w of dx_t
 
 PyTorch fills a gradient of the whole table with zeros, adds the words, and adds the sum to the prediction's gradient if
 the table is tied: three passes over a table of which a batch reads a few rows. Here they are added where the
@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.fast.recurrence.padded_weights import PaddedWeight, add_words, padded_weight
+from regard.fast.recurrence.padded_weights import MAX_WORDS, PaddedWeight, add_words, padded_weight
 from regard.fast.table import Row, Use, Why, needs_triton
 from regard.layers.embedding import Embedding
+from regard.layers.position import Learned
 from regard.layers.state import Span
 
 
@@ -44,18 +45,28 @@ class WordVectors(torch.autograd.Function):
 
 
 def word_vectors(embedding: Embedding, tokens: Tensor, span: Span) -> Tensor:
-    table = embedding.table.weight
+    vectors = look_up(embedding.table.weight, tokens)
+    if embedding.position is None:
+        return vectors
+    table: Tensor = embedding.position.table.weight  # type: ignore[assignment, union-attr]  # Learned has one
+    return vectors + look_up(table, span.positions(tokens.size(1)).clamp(max=len(table) - 1))
+
+
+def look_up(table: Tensor, tokens: Tensor) -> Tensor:
     vectors: Tensor = WordVectors.apply(table, tokens, padded_weight(table))
     return vectors
 
 
 def fits(embedding: Embedding, tokens: Tensor, span: Span) -> bool:
-    return tokens.is_cuda and embedding.table.weight.dtype == torch.float32 and torch.is_grad_enabled()
+    few = embedding.position is None or tokens.numel() <= MAX_WORDS
+    return tokens.is_cuda and few and embedding.table.weight.dtype == torch.float32 and torch.is_grad_enabled()
 
 
 def allows(embedding: Embedding, use: Use) -> Why:
-    if embedding.position is not None or embedding.scale != 1.0 or embedding.word_dropout.rate:
-        return "it looks up words, and nothing else"
+    position = embedding.position
+    known = position is None or (type(position) is Learned and position.width == embedding.width)
+    if not known or embedding.concatenate or embedding.scale != 1.0 or embedding.word_dropout.rate:
+        return "it looks up words and learned positions, and nothing else"
     if hasattr(embedding.table.weight, "full_tensor"):
         return "its table is sharded"
     if use.pairs or not (use.training and use.bf16 and use.captured):

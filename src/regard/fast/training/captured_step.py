@@ -24,6 +24,7 @@ from regard.fast.graphs import Recorder
 from regard.fast.recurrence.recurrent_layers import CLOSED
 from regard.fast.table import Row, Use, Why, needs_cuda
 from regard.fast.training import padded_step
+from regard.fast.training.compiled import RATE
 from regard.layers.recurrent import Recurrent
 from regard.layers.state import State, map_state, overwrite
 from regard.systems.bahdanau import Bahdanau
@@ -41,12 +42,14 @@ from regard.training.steps import StepRunner
 WARM_UP = 3  # steps before capture, as CUDA graphs require: libraries choose kernels and allocate workspaces then
 WARM_UP_AGAIN = 1  # steps of a further shape: workspaces are there, only its kernels are still to be chosen
 PAIR_SHAPES = 48  # the most shapes of sentence pairs that are recorded
+LAUNCHING = 2e-4  # seconds of host time to launch a module, forward and backward, however small
 
 Update = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
 
 
 def captures(model: Model, settings: GradientTraining) -> bool:
-    """True if the step is to be captured; `auto` captures models that gain by it: recurrent ones and translators."""
+    """True if the step is to be captured; `auto` captures recurrent models, translators, and every other model whose
+    step takes the host longer to launch than a GPU to compute."""
     wanted = getattr(settings, "capture", "off")
     if wanted == "on" and model.device.type != "cuda":
         raise RegardError(f"training.capture on needs a CUDA device, not {model.device}: leave it at auto.")
@@ -57,8 +60,14 @@ def captures(model: Model, settings: GradientTraining) -> bool:
         )
     if wanted == "auto" and model.device.type == "cuda":
         recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Recurrent) for layer in model.layers)
-        return recurrent or recordable(model)
+        return recurrent or recordable(model) or (not settings.on_pairs and is_launch_bound(model, settings))
     return wanted == "on"
+
+
+def is_launch_bound(model: Model, settings: GradientTraining) -> bool:
+    """It depends on the settings alone, so a resumed run decides the same."""
+    parts = sum(1 for module in model.modules() if not any(module.children()))
+    return settings.batch_tokens * model.flops_per_token / RATE < parts * LAUNCHING
 
 
 def recordable(model: Model) -> bool:

@@ -1,9 +1,9 @@
 """Training a language model's Transformer blocks with torch.compile, where that pays (Ansel et al. 2024).
 
 Between its matrix products a block is bound by memory: norms, sums, the GELU, and their backward each read and write
-the whole batch. Fusing them saves passes. GPT-2's block without dropout has hand-written kernels
-(fast/attention/fused_block.py); other blocks are compiled. Blocks are compiled for one batch shape, that of
-the first full batch. Other batches, such as the last of an epoch, and evaluation run as written.
+the whole batch. Fusing them saves passes. Most blocks have hand-written kernels (fast/attention/fused_block.py,
+language_blocks.py); others are compiled. Blocks are compiled for one batch shape, that of the first full batch. Other
+batches, such as the last of an epoch, and evaluation run as written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.fast.attention.fused_block import BY_HAND
+from regard.fast.attention import fused_block, language_blocks
 from regard.fast.table import Row, Use, Why, installed
 from regard.layers.blocks import Block
 from regard.layers.state import State
@@ -43,7 +43,8 @@ def compiles(model: Model, settings: GradientTraining) -> bool:
         return False
     if settings.compile != "auto":
         return settings.compile == "on"
-    return model.device.type == "cuda" and not installed(model, BY_HAND) and planned_seconds(model, settings) >= SECONDS
+    by_hand = any(installed(model, row) for row in (*fused_block.ROWS, *language_blocks.ROWS))
+    return model.device.type == "cuda" and not by_hand and planned_seconds(model, settings) >= SECONDS
 
 
 def planned_seconds(model: Model, settings: GradientTraining) -> float:

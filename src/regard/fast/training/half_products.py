@@ -126,7 +126,7 @@ class JoinedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, biases: Sequence[Tensor], *weights: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            half, half_bias = joined(weights, x.dtype), joined(biases, x.dtype)
+            half, half_bias = joined(weights, x.dtype), joined(biases, x.dtype) if biases else None
             ctx.save_for_backward(x, half)
             ctx.dtype, ctx.sizes = weights[0].dtype, [len(weight) for weight in weights]
             found = Products(x.device).add(None, x.flatten(0, -2), half, half_bias)
