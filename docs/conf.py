@@ -71,7 +71,9 @@ def write_math(self: Any, node: Any) -> None:
 
     block = node.tagname == "math_block"
     formula = as_mathml(node.astext(), block=block)
-    self.body.append(f"<div class='math' style='margin: 0.6em 0; overflow-x: auto'>{formula}</div>" if block else formula)
+    self.body.append(
+        f"<div class='math' style='margin: 0.6em 0; overflow-x: auto'>{formula}</div>" if block else formula
+    )
     raise SkipNode
 
 
