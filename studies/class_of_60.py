@@ -4,7 +4,7 @@
 
 A third of the students submit a right answer, almost half of them one of the mistakes in
 tests/unit/learn/exercises/answers.py, one in six something that fails in another way: a loop that never ends, a process
-that exits, a blank sheet, a syntax error. Some copy an answer and change its names. The grader sees only the files.
+that exits, a blank sheet, a syntax error. Three copy an answer and change its names. The grader sees only the files.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from answers import SOLUTIONS, WRONG, filled
 
 from regard.learn.exercises.exercise_list import EXERCISES, Exercise
 
+COPIES = 3  # pairs of the last students: one answer, and the same with other names
 OTHER = {
     "endless": ("while True:\n    pass", "never ends"),
     "exit": ("import os\nos._exit(0)", "ended the process"),
@@ -41,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        kinds, copies = submissions(folder, options.students, Random(options.seed))
+        kinds, programs = submissions(folder, options.students, Random(options.seed))
         began = time.monotonic()
         command = [sys.executable, "-m", "regard", "exercise", "check", str(folder), "--seed", "1", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -60,38 +61,39 @@ def main() -> None:
         told = "" if kind == "right" else f", cause named {named[kind]} of {total}"
         print(f"{kind}: verdict right {verdicts[kind]} of {total}{told}")
     reported = [set(one["files"]) for one in found["similar"]]
-    print(f"copies: {sum(any(copy <= one for one in reported) for copy in copies)} of {len(copies)} reported")
-    print(f"innocent pairs reported: {sum(not any(copy <= one for copy in copies) for one in reported)}")
+    hidden = [
+        files for files in programs.values() if any(int(file[7:9]) >= options.students - 2 * COPIES for file in files)
+    ]
+    print(f"renamed copies: {sum(any(files <= one for one in reported) for files in hidden)} of {len(hidden)} reported")
+    false = sum(not any(one <= files for files in programs.values()) for one in reported)
+    print(f"reported groups that are not one program: {false} of {len(reported)}")
     print(f"{len(rows)} submissions in {minutes:.1f} minutes")
 
 
-def submissions(folder: Path, students: int, random: Random) -> tuple[dict[str, tuple[str, str]], list[set[str]]]:
-    """One file per student; kind and expected sentence of each, and the pairs that are copies."""
+def submissions(folder: Path, students: int, random: Random) -> tuple[dict[str, tuple[str, str]], dict[str, set[str]]]:
+    """One file per student: kind and expected sentence of each, and the files of each program, whatever its names."""
     kinds: dict[str, tuple[str, str]] = {}
-    copies: list[set[str]] = []
+    programs: dict[str, set[str]] = {}
+    longest = sorted(EXERCISES, key=lambda one: -len(SOLUTIONS[one.name]))
     for number in range(students):
-        name = f"student{number:02}"
-        exercise = EXERCISES[random.randrange(len(EXERCISES))]
-        match random.choices(("right", "known", "other", "copy"), (8, 11, 4, 1))[0]:
-            case "right":
-                body, kinds[name] = SOLUTIONS[exercise.name], ("right", "")
-            case "known":
-                body, sentence = random.choice(WRONG[exercise.name])
-                kinds[name] = ("known mistake", sentence)
-            case "other":
-                which = random.choice(list(OTHER))
-                body, sentence = OTHER[which]
-                kinds[name] = (which, sentence)
-            case "copy":
-                exercise = max(EXERCISES, key=lambda one: len(SOLUTIONS[one.name]))
-                body, kinds[name] = SOLUTIONS[exercise.name], ("right", "")
-                neighbor = f"{name}-neighbor"
-                kinds[neighbor] = ("right", "")
-                (folder / f"{neighbor}.py").write_text(renamed(exercise, body), encoding="utf-8")
-                copies.append({f"{name}.py", f"{neighbor}.py"})
+        name, copied = f"student{number:02}", number >= students - 2 * COPIES
+        exercise = longest[(students - 1 - number) // 2] if copied else random.choice(EXERCISES)
+        kind = "right" if copied else random.choices(("right", "known", "other"), (8, 11, 4))[0]
+        if kind == "right":
+            body, kinds[name] = SOLUTIONS[exercise.name], ("right", "")
+        elif kind == "known":
+            body, sentence = random.choice(WRONG[exercise.name])
+            kinds[name] = ("known mistake", sentence)
+        else:
+            which = random.choice(list(OTHER))
+            body, sentence = OTHER[which]
+            kinds[name] = (which, sentence)
         text = filled(exercise.sheet, body) if body else exercise.sheet
+        if copied and number % 2:
+            text = renamed(exercise, body)
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
-    return kinds, copies
+        programs.setdefault(f"{exercise.name}\n{body}", set()).add(f"{name}.py")
+    return kinds, programs
 
 
 def renamed(exercise: Exercise, body: str) -> str:
