@@ -100,8 +100,9 @@ def renamed(exercise: Exercise, body: str) -> str:
     """The answer with other names for its own variables, and other comments."""
     tree = ast.parse(filled(exercise.sheet, body))
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own -= {"EXERCISE", *(node.arg for node in ast.walk(tree) if isinstance(node, ast.arg))}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in own - {"EXERCISE"}:
+        if isinstance(node, ast.Name) and node.id in own:
             node.id = f"my_{node.id}"
     return f"# my own work\n{ast.unparse(tree)}\n"
 
