@@ -1,15 +1,18 @@
 """How long questions about causes take: a click that changes a part, and a grid of patching.
 
-    python studies/causes_speed.py [--layers 4] [--heads 4] [--words 32] [--rounds 20] [--device cpu]
+    python studies/causes_speed.py [--layers 4] [--heads 4] [--positions 32] [--rounds 20] [--device cpu] [--only …]
+    python studies/causes_speed.py --device cuda --layers 12 --heads 12 --positions 32 --vocabulary 50257
 
-A gpt and an lstm of the tiny width, with random weights and the gallery's tokenizer, read a text of so many words.
-Printed for each question: the least and the median milliseconds of all rounds, and the least CPU time. The least is
-what the machine needs when nobody else computes. On a GPU `--layers 12 --heads 12 --width 768` is the size of GPT-2.
+A gpt and an lstm with random weights and the gallery's tokenizer read a text of so many tokens. Up to four heads have
+32 components each (the tiny size), more heads 64 (the second command is GPT-2). Printed as JSON, for each question: the
+cells of its grid, the least and the median milliseconds of all rounds, and the least CPU time. The least is what the
+machine needs when nobody else computes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import time
@@ -23,7 +26,7 @@ from regard.insight.interventions.ablation import ablate
 from regard.insight.interventions.changing import trace_changed
 from regard.insight.interventions.contrast import contrast
 from regard.insight.interventions.lens import lens
-from regard.insight.interventions.patching import patch
+from regard.insight.interventions.patching import PatchGrid, patch
 from regard.insight.interventions.reading import read_text
 from regard.insight.tracing import trace_language
 from regard.systems.gpt import GPT
@@ -38,27 +41,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How long questions about causes take.")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--words", type=int, default=32)
+    parser.add_argument("--width", type=int, help="32 for each of up to 4 heads, else 64")
+    parser.add_argument("--positions", type=int, default=32)
+    parser.add_argument(
+        "--vocabulary", type=int, default=0, help="of the model; beyond the tokenizer's, only patching is asked"
+    )
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", default="", help="the question, such as 'patch heads'")
     given = parser.parse_args()
     tokenizer = regard.load("gallery/gpt", device="cpu").tokenizer
     torch.manual_seed(1)
-    size, count = {"layers": given.layers, "width": given.width, "dropout": 0.0}, len(tokenizer.tokens)
+    width, count = given.width or given.heads * (32 if given.heads <= 4 else 64), len(tokenizer.tokens)
+    count = max(count, given.vocabulary)
+    size = {"layers": given.layers, "width": width, "dropout": 0.0}
     models = {
-        "gpt": GPT(count, GPTSettings(heads=given.heads, context=given.words + 1, **size)),
+        "gpt": GPT(count, GPTSettings(heads=given.heads, context=given.positions + 1, **size)),
         "lstm": LSTMModel(count, LSTMSettings(**size)),
     }
-    text = "The" + " horse" * (given.words - 2)  # after the boundary
-    print(f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, {given}")
-    print("system  question                        least ms  median ms  least CPU ms")
+    text = "The" + " horse" * (given.positions - 2)  # after the boundary
+    rows: list[dict[str, Any]] = []
     for name, model in models.items():
         asked = questions(name, model.to(given.device).eval(), tokenizer, text)
         for question, ask in asked.items():
-            seconds, cpu = measured(ask, given.rounds, given.device)
-            best, middle, used = (1000 * one for one in (min(seconds), statistics.median(seconds), min(cpu)))
-            print(f"{name:6}  {question:30}  {best:8.0f}  {middle:9.0f}  {used:12.0f}")
+            if given.only in question and (count == len(tokenizer.tokens) or "patch" in question):
+                grid, seconds, cpu = measured(ask, given.rounds, given.device)
+                figures = {"least": min(seconds), "median": statistics.median(seconds), "least CPU": min(cpu)}
+                shape = {"grid": list(grid.returned.shape)} if isinstance(grid, PatchGrid) else {}
+                rows.append({"system": name, "question": question, **shape})
+                rows[-1] |= {f"{key} ms": round(1000 * float(value), 1) for key, value in figures.items()}
+    device = torch.cuda.get_device_name() if given.device != "cpu" else f"CPU, {torch.get_num_threads()} threads"
+    about = {**vars(given), "device": device, "torch": torch.__version__, "load": os.getloadavg()[0]}
+    about |= {"width": width, "vocabulary": count}
+    print(json.dumps({**about, "rows": rows}, indent=1))
 
 
 def questions(name: str, model: Model, tokenizer: Tokenizer, text: str) -> dict[str, Callable[[], Any]]:
@@ -79,18 +94,18 @@ def questions(name: str, model: Model, tokenizer: Tokenizer, text: str) -> dict[
     return asked if name == "gpt" else {key: ask for key, ask in asked.items() if key != "patch heads"}
 
 
-def measured(ask: Callable[[], Any], rounds: int, device: str) -> tuple[list[float], list[float]]:
-    """Seconds on the clock and of the CPU, after one round that is not counted."""
-    seconds, cpu = [], []
+def measured(ask: Callable[[], Any], rounds: int, device: str) -> tuple[Any, list[float], list[float]]:
+    """The answer, and seconds on the clock and of the CPU, after one round that is not counted."""
+    seconds, cpu, answer = [], [], None
     for number in range(rounds + 1):
         start, used = time.perf_counter(), time.process_time()
-        ask()
+        answer = ask()
         if device != "cpu":
             torch.cuda.synchronize()
         if number:
             seconds.append(time.perf_counter() - start)
             cpu.append(time.process_time() - used)
-    return seconds, cpu
+    return answer, seconds, cpu
 
 
 if __name__ == "__main__":

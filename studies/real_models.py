@@ -13,8 +13,9 @@ run of the file and
     llama.cpp, the file itself        a GGUF file only. It rounds activations to 8 bits before it multiplies them with
                                       quantized weights, so it also differs from itself: the row after that
 
-Then the time to the first token and the memory of `generate`, in a process of its own, in fp32 and bf16. Prints a
-table in Markdown. Needs xllamacpp and transformers.
+Then the time to the first token, the memory of `generate` and the loss on 40 other sentences, read one token at a
+time, each in a process of its own, in fp32, bf16 and int8; `--speed` prints only that. Prints tables in Markdown.
+Needs xllamacpp and transformers.
 """
 
 from __future__ import annotations
@@ -39,16 +40,28 @@ from regard.exchange.formats import export, import_file
 PROMPTS, TOP = 200, 50
 Row = dict[int, float]  # log-probabilities by token
 PROBE = """
-import resource, sys, time, json, regard
+import resource, sys, time, json, torch, regard
+from regard.corpora.phrasebook import make_pairs
+from regard.runs.speed import set_precision
 began = time.perf_counter()
 run = regard.load(sys.argv[1], device="cpu")
+set_precision(run.model, sys.argv[2])
 opened = time.perf_counter()
 next(run.stream("Once upon a time", max_tokens=1, temperature=0))
 first = time.perf_counter()
 text = run.generate("Once upon a time", max_tokens=33, temperature=0)
 ended = time.perf_counter()
+losses = []
+with torch.inference_mode():
+    for pair in make_pairs(40, seed=2, shortest=5):
+        state, read = None, run.tokenizer.begin
+        for token in run.tokenizer.encode(pair.source):
+            logits, state = run.model(torch.tensor([[read]]), state)
+            losses.append(-float(logits[0, -1].float().log_softmax(-1)[token]))
+            read = token
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"open": opened - began, "first": first - opened, "next": (ended - first) / 33, "MiB": peak}))
+print(json.dumps({"open": opened - began, "first": first - opened, "next": (ended - first) / 33, "MiB": peak,
+    "loss": sum(losses) / len(losses)}))
 """
 
 
@@ -109,12 +122,20 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("file", type=Path)
     options.add_argument("--tokenizer", type=Path)
+    options.add_argument("--speed", action="store_true", help="only the last table")
     options.add_argument("--prompts", type=int, default=PROMPTS)
     options.add_argument("--threads", type=int, default=os.cpu_count())
     chosen = options.parse_args()
     torch.set_num_threads(chosen.threads)
     with tempfile.TemporaryDirectory() as folder:
-        study(chosen.file, chosen.tokenizer, chosen.prompts, Path(folder))
+        if chosen.speed:
+            made = [
+                import_file(chosen.file, Path(folder) / precision, chosen.tokenizer, precision)
+                for precision in ("fp32", "bf16")
+            ]
+            speed(*made)
+        else:
+            study(chosen.file, chosen.tokenizer, chosen.prompts, Path(folder))
 
 
 def study(file: Path, tokenizer: Path | None, count: int, place: Path) -> None:
@@ -153,12 +174,17 @@ def study(file: Path, tokenizer: Path | None, count: int, place: Path) -> None:
     import_file(file, place / "half", tokenizer, "bf16")
     half = regard.load(place / "half", device="cpu")
     row("Regard, `--precision bf16`", ours(half))
-    print("\n| precision | open | first token | each next | memory |\n|---|---|---|---|---|")
-    for name, where in (("fp32", run.folder), ("bf16", half.folder)):
-        told = subprocess.run([sys.executable, "-c", PROBE, str(where)], capture_output=True, text=True, check=True)
+    speed(run.folder, half.folder)
+
+
+def speed(folder: Path, half: Path) -> None:
+    print("\n| precision | open | first token | each next | memory | nats per token |\n|---|---|---|---|---|---|")
+    for name, where in (("fp32", folder), ("bf16", half), ("int8", folder)):
+        probe = [sys.executable, "-c", PROBE, str(where), "fp32" if where == half else name]
+        told = subprocess.run(probe, capture_output=True, text=True, check=True)
         found = json.loads(told.stdout.splitlines()[-1])
         times = " | ".join(f"{1000 * found[part]:,.0f} ms" for part in ("open", "first", "next"))
-        print(f"| {name} | {times} | {found['MiB']:,.0f} MiB |", flush=True)
+        print(f"| {name} | {times} | {found['MiB']:,.0f} MiB | {found['loss']:.4f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ import regard
 from regard.cli import main
 from regard.exchange.formats import export
 from regard.exchange.page_file import STYLES, log_probabilities
+from regard.insight.interventions.ablation import ablate
+from regard.insight.interventions.reading import read_text
+from regard.insight.interventions.replacing import replacements
 from regard.report.offline_page import STATIC
 
 AXE = Path(sys.prefix) / "npm" / "node_modules" / "axe-core" / "axe.min.js"
@@ -269,3 +272,68 @@ def test_a_page_has_no_serious_violation(page, pages, name):
                 if one["impact"] in ("serious", "critical")
             ]
     assert not serious, "\n".join(serious)
+
+
+def test_a_part_is_changed_and_both_sides_are_shown(page, pages, trained_folder):
+    """A head removed, a word swapped, the lens and the cost of each head: the numbers of Regard."""
+    run, text, other = regard.load(trained_folder / "gpt", device="cpu"), "The cat sees", "The dog sees"
+    opened(page, pages("gpt"))
+    page.get_by_label("Text", exact=True).fill(text)
+    page.get_by_role("button", name="Attention", exact=True).click()
+    part = page.get_by_label("Part of the model to change")
+    page.wait_for_function("() => document.querySelectorAll('.words button').length > 12")
+    page.locator(".sheet canvas").focus()
+    for key in ("PageUp", "Home", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.querySelector('.change-bar select').value === 'self/0[1]'")
+    page.get_by_role("button", name="Remove", exact=True).click()
+    assert after(page, 5) == pytest.approx(
+        np.log(run.trace(text, intervene={"self/0[1]": 0.0}).probability[5]), abs=0.006
+    )
+    assert page.locator(".pair.two .head-name").count() == 2
+    page.get_by_role("button", name="Undo", exact=True).click()
+    page.locator(".compared").wait_for(state="hidden")
+    page.get_by_role("button", name="Expected", exact=True).click()
+    page.locator(".words button").nth(5).click()
+    assert part.input_value() == "embedding@5"
+    page.get_by_role("button", name="Swap with other text").click()
+    page.get_by_label("Other text, to swap with").fill(other)
+    page.keyboard.press("Enter")
+    readings = [read_text(run.model, run.tokenizer, one) for one in (text, other)]
+    swapped = run.trace(text, intervene=replacements(["swap embedding@5"], *readings))
+    assert after(page, 7) == pytest.approx(np.log(swapped.probability[7]), abs=0.006)
+    page.get_by_role("button", name="Causes").click()
+    page.wait_for_selector(".lens td")
+    page.get_by_role("button", name="Remove each part").click()
+    page.wait_for_selector(".effects tbody tr")
+    worst = ablate(readings[:1], "heads").effects[0]
+    assert page.locator(".effects tbody th").first.inner_text() == worst.name
+    page.locator(".effects tbody button").first.click()
+    page.wait_for_function("() => document.querySelectorAll('.chips .tag').length === 2")
+
+
+def test_a_changed_translator_says_what_it_would_write(page, pages, trained_folder):
+    run, text = regard.load(trained_folder / "transformer", device="cpu"), "I see a dog."
+    opened(page, pages("transformer"))
+    page.get_by_label("Sentence").fill(text)
+    page.get_by_label("search").select_option("1")
+    page.get_by_role("button", name="Translate").click()
+    page.wait_for_function(
+        "() => document.querySelectorAll('[aria-label=\"words of the source\"] button').length === 13"
+    )
+    page.locator("[aria-label='words of the source'] button").nth(2).click()
+    part = page.get_by_label("Part of the model to change")
+    assert part.input_value() == "encoder/embedding@2"
+    page.get_by_role("button", name="Replace by mean").click()
+    after(page, 0)
+    reading = read_text(run.model, run.tokenizer, text, run.translate(text, beam=1), run.source_tokenizer)
+    own = run.trace(text, beam=1, intervene=replacements(["mean encoder/embedding@2"], reading)).translation
+    told = "the same" if own == run.translate(text, beam=1) else f"“{own}”"
+    assert f"it would write {told}" in page.locator(".compared").inner_text()
+
+
+def after(page, step):
+    """log P after the change of the word that followed a step."""
+    page.wait_for_selector(":not([aria-busy]) > .compared:not([hidden]) tbody tr")
+    cells = page.locator(".compared table").first.locator("tbody tr").nth(step).locator("td").all_inner_texts()
+    return float(cells[2].replace("−", "-"))

@@ -199,8 +199,9 @@ def test_a_generation_from_file_to_file_refuses_what_it_cannot_do(wrong, trained
     assert "--precision" in wrong("generate", trained["lstm"], "--precision", "fp8")
 
 
-def test_generation_in_bf16_writes_as_much(regard, trained):
-    code, out, _ = regard("generate", trained["gpt"], "--prompt", "The ", "--max-tokens", 20, "--precision", "bf16")
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_generation_in_less_precision_writes_as_much(regard, trained, precision):
+    code, out, _ = regard("generate", trained["gpt"], "--prompt", "The ", "--max-tokens", 20, "--precision", precision)
     assert code == 0
     assert len(out.rstrip("\n")) >= 20
 

@@ -160,7 +160,7 @@ def test_a_model_by_hand_learns_as_the_written_one(trainer):
     losses = {}
     for compile in ("off", "auto"):
         torch.manual_seed(0)
-        model = gpt.GPT(50, gpt.Settings(layers=2, width=128, heads=2, context=16, dropout=0.0))
+        model = gpt.GPT(50, gpt.Settings(layers=2, width=512, heads=8, context=16, dropout=0.0))
         run = trainer(compile, model, "off", True, batches="windows", compile=compile)
         assert not is_swapped(run.forward)
         assert installed(model, BY_HAND) == (compile == "auto")

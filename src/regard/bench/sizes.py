@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.bench.contenders import BenchPlace, BenchRow, Contender, Cost
 from regard.bench.demo_systems import QUICK
 from regard.bench.plain_gpt import PlainGPT
-from regard.bench.training_step import PlainTraining, RegardTraining
+from regard.bench.training_step import PlainTraining, Pool, RegardTraining
 from regard.corpora.builtin import MAX_PHRASE_WORDS, PHRASES
 from regard.corpora.cached_phrasebook import cached_phrasebook
 from regard.corpora.fetch import data_folders
@@ -41,6 +41,7 @@ from regard.systems.catalogue import SYSTEMS, System
 from regard.systems.gpt import GPT, Settings
 from regard.systems.model import Model, Stack
 from regard.systems.sizes import SIZES
+from regard.training.loop import Batches
 from regard.training.objective import TensorBatch, real_targets
 
 CORPORA = {"language model": "wikitext-2", "translation": "multi30k"}
@@ -48,7 +49,10 @@ PLAIN_ROWS = ("causal attention without a mask", "grouped queries without a mask
 PACKED = ("seq2seq", "bahdanau", "classifier")  # a graph cannot record them: they pack sources by length on the host
 PARTS = 4  # of a plain step at size large
 TURN = 1e14  # floating-point operations of a turn, at most MAX_CALLS steps
-MAX_CALLS, PAIR_CALLS = 100, 120
+MAX_CALLS, PAIR_SHAPES = (
+    100,
+    8,
+)  # batches of pairs are these, over and over: a graph is recorded for each of their shapes
 
 
 def rows(place: BenchPlace) -> Iterator[BenchRow]:
@@ -79,7 +83,6 @@ def row(system: System, size: str, place: BenchPlace) -> BenchRow:
     training = ready.recipe.training
     cost = training.batch_tokens * ready.model.flops_per_token
     calls = max(5, min(MAX_CALLS, round(TURN / cost)))
-    warm_up = place.of(PAIR_CALLS if training.on_pairs else 12, 2, 1)
     graph = " in one CUDA graph" * (place.device.type == "cuda" and system.name not in PACKED)
     words = ready.data.tokenizers.target.vocabulary
     return BenchRow(
@@ -91,8 +94,8 @@ def row(system: System, size: str, place: BenchPlace) -> BenchRow:
             Contender(f"plain PyTorch{graph}", partial(plain, ready, place, captured=bool(graph), parts=parts)),
         ],
         Cost(operations=ready.model.flops_per_token),
-        warm_up=warm_up,
-        calls=place.of(max(calls, PAIR_CALLS) if training.on_pairs else calls, 5, 1),
+        warm_up=place.of(3 * PAIR_SHAPES if training.on_pairs else 12, 2, 1),
+        calls=place.of(2 * PAIR_SHAPES if training.on_pairs else calls, 5, 1),
     )
 
 
@@ -105,12 +108,17 @@ def languages() -> list[tuple[str, str]]:
 
 def regard(ready: Prepared, place: BenchPlace) -> RegardTraining:
     model = copy.deepcopy(ready.model).to(place.device)
-    return RegardTraining(model, ready.data.batches(ready.recipe, model), ready.recipe.training, place)
+    return RegardTraining(model, batches_of(ready, model), ready.recipe.training, place)
+
+
+def batches_of(ready: Prepared, model: Model) -> Batches:
+    batches = ready.data.batches(ready.recipe, model)
+    return Pool([batches.batch(step) for step in range(PAIR_SHAPES)]) if ready.recipe.training.on_pairs else batches
 
 
 def plain(ready: Prepared, place: BenchPlace, *, captured: bool = False, parts: int = 1) -> PlainTraining:
     model, training = copy.deepcopy(ready.model).to(place.device), ready.recipe.training
-    batches = ready.data.batches(ready.recipe, model)
+    batches = batches_of(ready, model)
     if type(model) is GPT and _is_a_page(model.settings):
         page = plain_page(model)
         return PlainTraining(page, partial(_page_loss, page), batches, place, captured=captured, parts=parts)

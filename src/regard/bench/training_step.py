@@ -19,6 +19,7 @@ from regard.fast.training.captured_step import PAIR_SHAPES, Captured
 from regard.layers.state import State, detach
 from regard.runs.speed import install
 from regard.systems.model import Model
+from regard.text.batches.pair_batches import PairBatch
 from regard.text.batches.text_batches import Batch, Windows
 from regard.training.hyperparameters import GradientTraining
 from regard.training.loop import Batches, Trainer
@@ -118,12 +119,12 @@ def adamw(model: nn.Module, captured: bool) -> torch.optim.AdamW:
 
 
 class Pool:
-    """A few batches, over and over: full ones only, so that every step is the same work."""
+    """A few batches, over and over."""
 
-    def __init__(self, pool: Sequence[Batch]) -> None:
+    def __init__(self, pool: Sequence[Batch | PairBatch]) -> None:
         self.pool, self.steps_per_epoch = pool, len(pool)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> Batch | PairBatch:
         return self.pool[step % len(self.pool)]
 
 

@@ -98,11 +98,12 @@ def generate(
     from regard.report.progress import say
     from regard.report.table import print_json
     from regard.runs.load import load_language_model
+    from regard.runs.speed import PRECISIONS, set_precision
 
     check_range("--max-tokens", max_tokens, 1)
     check_range("--lines", lines, 0)
     check_range("--beam", beam, 0)
-    check_choice("--precision", precision, ("fp32", "bf16"))
+    check_choice("--precision", precision, PRECISIONS)
     schema = "" if json_schema is None else _read_schema(json_schema)
     sampling = Sampling(
         temperature, top_k, top_p, min_p=min_p, repetition_penalty=repetition_penalty,
@@ -117,8 +118,7 @@ def generate(
         raise RegardError("--in completes each line of a file: leave out --prompt, --lines and --beam.")
     prompt = stdin_text() if prompt == "-" else prompt
     loaded = load_language_model(run, weights=weights, device=device)
-    if precision == "bf16":
-        loaded.model.bfloat16()
+    set_precision(loaded.model, precision)
     told: list[int] = []
 
     def reread(kept: int) -> None:

@@ -98,7 +98,12 @@ Weights = Annotated[
 Average = Annotated[
     int | None, Parameter(metavar="N", group=MODEL, help="average the weights of the last N validations")
 ]
-Precision = Annotated[str, one_of_these("fp32", "bf16", group=MODEL, help="bf16 is faster on a GPU and less exact")]
+Precision = Annotated[
+    str,
+    one_of_these(
+        "fp32", "bf16", "int8", group=MODEL, help="bf16 is faster on a GPU, int8 (gpt, llama) on a CPU; both less exact"
+    ),
+]
 Device = Annotated[str, Parameter(metavar="{auto,cpu,cuda}", group=MODEL, help="auto selects a GPU if there is one")]
 Json = Annotated[bool, Parameter(group=OUTPUT, help="print JSON")]
 JsonLines = Annotated[bool, Parameter(group=OUTPUT, help="print one JSON object per line")]

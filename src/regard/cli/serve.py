@@ -24,7 +24,9 @@ def serve(
     engine: Engine = "regard",
     queue: int = 512,
     access_log: bool = False,
-    precision: Annotated[Precision, Parameter(help="precision of language models; bf16 is faster on a GPU")] = "fp32",
+    precision: Annotated[
+        Precision, Parameter(help="precision of language models; bf16 is faster on a GPU, int8 (gpt, llama) on a CPU")
+    ] = "fp32",
     weights: Weights = "best",
     device: Device = "auto",
 ) -> None:

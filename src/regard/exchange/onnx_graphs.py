@@ -42,6 +42,7 @@ from regard.exchange.onnx_readme import readme
 from regard.exchange.parity import Parity
 from regard.layers import cell
 from regard.layers.matrix_state import LinearAttention
+from regard.layers.parts import note
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
 from regard.runs.load import AnyRun
@@ -137,6 +138,7 @@ def unroll_in_graph(
 
     def one(before: State, now: list[Tensor]) -> tuple[State, State]:
         new = step(now[0], before)
+        new = {**new, **{name: note(name, new[name]) for name in before}}
         if valid is not None:
             new = {**new, **{name: torch.where(now[1][:, None], new[name], old) for name, old in before.items()}}
         # a loop may not return one tensor twice
@@ -282,9 +284,13 @@ def _graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
 
 
 def trace(
-    model: Model, call: nn.Module, given: Mapping[str, Tensor], free: Mapping[str, Mapping[int, str]]
+    model: Model,
+    call: nn.Module,
+    given: Mapping[str, Tensor],
+    free: Mapping[str, Mapping[int, str]],
+    operators: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
 ) -> ir.Model:
-    """The graph of a call, for any size of the named axes."""
+    """The graph of a call, for any size of the named axes; `operators`: how further ones of PyTorch are written."""
     sizes = named_sizes(model)
     shapes: dict[str, Any] = {name: {axis: sizes[size] for axis, size in free[name].items()} for name in given}
     arguments: dict[str, Any] = dict(given)
@@ -303,6 +309,7 @@ def trace(
             custom_translation_table={
                 torch.ops.aten._cdist_forward.default: distances,
                 torch.ops.aten.linalg_solve_triangular.default: one_equation,
+                **(operators or {}),
             },
             verbose=False,
         )

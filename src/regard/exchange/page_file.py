@@ -25,6 +25,7 @@ from regard.base.writing import write_text
 from regard.exchange.chromium import Chromium
 from regard.exchange.page_weights import FORMATS, PageWeights
 from regard.exchange.parity import Parity, texts, token_rows
+from regard.insight.interventions.lens import output_map
 from regard.insight.words import GATES, attention_name, part_name
 from regard.report.offline_page import SPOKEN, STATIC, offline_page, script_of
 from regard.report.progress import say
@@ -40,6 +41,7 @@ from regard.runs.store.gallery import is_shipped
 from regard.runs.store.history import read_metrics
 from regard.systems.catalogue import find
 from regard.systems.classifier import Classifier
+from regard.systems.model import Model
 from regard.systems.ngram import NGram
 from regard.systems.own.code import is_own
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -98,6 +100,7 @@ def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
         "forbidden": [] if isinstance(model, Classifier) else run.forbidden,
         "parts": [],
         "notes": [],
+        **_lens(model),
     }
     made: dict[str, Any] = {"about": about, "tokenizer": _tokenizer(run.tokenizer)}
     if isinstance(run, PairRun):
@@ -110,6 +113,15 @@ def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
         made["network"], about["parts"] = _network(run, block)
     made["table"] = block.table
     return made
+
+
+def _lens(model: Model) -> dict[str, Any]:
+    """For each layer whether what it adds after attention is a plain sum; or why no layer can be read."""
+    try:
+        output_map(model)
+    except RegardError as error:
+        return {"cannot": str(error)}
+    return {"lens": [bool(getattr(layer, "norm_first", False)) for layer in model.layers]}  # type: ignore[union-attr]
 
 
 def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -334,7 +346,7 @@ def answer(run: Any, line: str) -> str:
 
 def page_answer(run: Any, line: str, ask: Any) -> str:
     if isinstance(run.model, Classifier):
-        return str(ask("label", text=line)["facts"]["top"][0][0]["token"])
+        return str(ask("trace", text=line)["facts"]["top"][0][0]["token"])
     if isinstance(run, PairRun):
         return str(ask("translated", text=line, beam=1)["text"])
     return str(ask("write", text=_beginning(line), tokens=24, temperature=0)["text"])

@@ -8,22 +8,30 @@
 One graph serves both writing and looking inside: it is exported from `explain`, and a page computes only what the
 outputs it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, and
 `gates/layer/0/forget`.
+
+Where the equation notes a part (`layers/parts.py`), the graph has an operator `Part`, which returns its input. A page
+changes a part there, and everything after it reads the changed value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import onnx_ir as ir
 import torch
+from onnx.defs import OpSchema
+from onnxscript.values import Op, Opset
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
-from regard.exchange.onnx_graphs import Example, Read, free_axes, leaves, nested, trace
+from regard.exchange import onnx_graphs
+from regard.exchange.onnx_graphs import Example, Read, free_axes, leaves, nested
 from regard.insight.parts import Inside, look_inside, look_inside_encoder
 from regard.layers import attention
 from regard.layers.matrix_state import MIN_NORMALIZER, LinearAttention, remaining
+from regard.layers.parts import note, watched_by
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State, last, span_of
 from regard.systems.classifier import Classifier
@@ -31,12 +39,56 @@ from regard.systems.model import Model
 from regard.systems.translator import Translator
 
 
+@torch.library.custom_op("regard::part", mutates_args=())
+def part(value: Tensor, name: str, backwards: bool) -> Tensor:
+    """The value, as an operator of its own in the graph."""
+    return value.clone()
+
+
+@part.register_fake
+def _(value: Tensor, name: str, backwards: bool) -> Tensor:
+    return torch.empty_like(value)
+
+
+PART = Op(
+    Opset("regard", 1),
+    "Part",
+    OpSchema(
+        "Part", "regard", 1,
+        inputs=[OpSchema.FormalParameter("value", "T")],
+        outputs=[OpSchema.FormalParameter("changed", "T")],
+        type_constraints=[("T", ["tensor(float)"], "")],
+        attributes=[
+            OpSchema.Attribute("name", OpSchema.AttrType.STRING), OpSchema.Attribute("backwards", OpSchema.AttrType.INT)
+        ],
+    ),
+)  # fmt: skip
+
+
+def write_part(value: object, name: str, backwards: bool) -> object:
+    return PART(value, name=name, backwards=int(backwards))
+
+
+trace = partial(onnx_graphs.trace, operators={torch.ops.regard.part.default: write_part})
+
+
+class PartsInGraph:
+    """Makes every part that is noted an operator; a watcher of `layers/parts.py`."""
+
+    place: tuple[str, ...] = ()
+    step: int | None = None
+    backwards = False
+
+    def see(self, name: str, value: Tensor) -> Tensor:
+        return part(value, "/".join(one for one in (*self.place, name) if one), self.backwards)
+
+
 def graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
     """The graphs of a model by name."""
     example = Example(width=2 if isinstance(model, Translator) else 1)
     source = dict(zip(("source", "lengths"), example.source()))
     free = {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
-    with in_graph():
+    with in_graph(), watched_by(PartsInGraph()):
         if isinstance(model, Classifier):
             yield "begin", trace(model, Label(model), source, free)
             return
@@ -120,9 +172,10 @@ def named(inside: Inside) -> dict[str, Tensor]:
 def explain_min_gru(self: MinGRU, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
     """`MinGRU.explain` as one loop of the graph."""
     update, candidate = self.gates(x)
+    update, candidate = note("update", update), note("candidate", candidate)
 
     def one(hidden: Tensor, now: list[Tensor]) -> tuple[Tensor, Tensor]:
-        new = (1 - now[0]) * hidden + now[0] * now[1]
+        new = note("hidden", (1 - now[0]) * hidden + now[0] * now[1])
         return new, new.clone()
 
     _, steps = scan(one, state["hidden"].clone(), [update.transpose(0, 1), candidate.transpose(0, 1)])
@@ -150,7 +203,8 @@ def explain_linear(self: LinearAttention, x: Tensor, state: State, span: Span) -
         parts["weights"] = remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=MIN_NORMALIZER)
     else:
         parts["write"] = write.transpose(1, 2)
-    return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix), parts
+    heads = note("heads", self.divide(read))
+    return self.join_heads(heads.to(x.dtype)), self.closed(matrix), parts
 
 
 @contextmanager

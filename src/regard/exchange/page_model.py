@@ -30,7 +30,7 @@ def operators() -> frozenset[str]:
     (table,) = re.findall(
         r"^export const OPERATORS = \{\n(.*?)^\};", (STATIC / "page" / "operators.js").read_text(), re.S | re.M
     )
-    return frozenset(re.findall(r"(?:^  |, )([A-Z]\w+): ", table, re.M)) | {"Scan"}
+    return frozenset(re.findall(r"(?:^  |, )([A-Z]\w+): ", table, re.M)) | {"Scan", "Part"}
 
 
 class PageGraph:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from base64 import b64encode
 from functools import cache
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A800")
@@ -109,15 +108,25 @@ def lab_variables() -> str:
 
 def lab_module() -> str:
     """The same as a module for a canvas: the lines, and four scales of 255 shades as [red, green, blue, …]."""
-    scales = {
-        f"{'diverging' if two else 'sequential'}{'Dark' if dark else 'Light'}": b64encode(
-            bytes(part for colour in shades(two, dark) for part in colour)
-        ).decode()
-        for two in (False, True)
-        for dark in (False, True)
-    }
-    body = "".join(f'export const {name} = bytes("{letters}");\n' for name, letters in scales.items())
-    return (
-        f"export const lines = {json.dumps(OKABE_ITO)};\n"
-        f"const bytes = (letters) => Uint8Array.from(atob(letters), (sign) => sign.charCodeAt(0));\n{body}"
-    )
+    return f"export const lines = {json.dumps(OKABE_ITO)};\n{SCALES}"
+
+
+SCALES = """\
+const gamma = (part) => (part <= 0.0031308 ? 12.92 * part : 1.055 * part ** (1 / 2.4) - 0.055);
+const matrix = [[4.0767416621, -3.3077115913, 0.2309699292], [-1.2684380046, 2.6097574011, -0.3413193965],
+  [-0.0041960863, -0.7034186147, 1.707614701]];
+function oklch(lightness, chroma, hue) {
+  const turn = (Math.PI * hue) / 180, a = chroma * Math.cos(turn), b = chroma * Math.sin(turn);
+  const cones = [[0.3963377774, 0.2158037573], [-0.1055613458, -0.0638541728], [-0.0894841775, -1.291485548]]
+    .map(([x, y]) => (lightness + x * a + y * b) ** 3);
+  const parts = matrix.map((row) => row.reduce((sum, x, at) => sum + x * cones[at], 0));
+  return parts.map((part) => Math.round(255 * gamma(Math.min(1, Math.max(0, part)))));
+}
+const scale = (of) => Uint8Array.from(Array.from({ length: 255 }, (_, step) => oklch(...of(step / 254))).flat());
+const one = (l, m, n, c, h, g) => (x) => [l + m * x, n + c * Math.sin(0.8 * Math.PI * x), h + g * x];
+const two = (l, m) => (x) => [l + m * Math.abs(2 * x - 1), 0.13 * Math.abs(2 * x - 1), x < 0.5 ? 255 : 55];
+export const sequentialLight = scale(one(0.98, -0.66, 0.02, 0.085, 105, 165));
+export const sequentialDark = scale(one(0.25, 0.67, 0.03, 0.09, 270, -165));
+export const divergingLight = scale(two(0.97, -0.47));
+export const divergingDark = scale(two(0.25, 0.55));
+"""  # the equations of `_one_sided`, `_two_sided` and `_from_oklch`

@@ -1,19 +1,22 @@
 """Scripts and styles with fewer characters, for a page that is one file: the same tokens, without comments and spaces.
 
-A script keeps its lines, so that the rules for missing semicolons see what they saw. A style can also lose the rules
-for classes that a script never gives to an element.
+A script keeps its lines, so that the rules for missing semicolons see what they saw. What its modules declare gets
+short names. A style can also lose the rules for classes that a script never gives to an element.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 
 LEXEME = re.compile(
     r"""(?P<space>[ \t\r]+|//[^\n]*|/\*(?:(?!\*/)[^\n])*\*/)|(?P<line>\n)"""
     r"""|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[\w$#.]+)|(?P<sign>[^`/])"""
 )
 PATTERN = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/\w*")
+CLASSES = re.compile(r"\s?[a-z][a-z0-9 -]*")  # a string that could name classes: a sentence could not
 BEFORE_PATTERN = ("return", "typeof", "case", "do", "else", "in", "of", "void", "delete", "throw", "await", "yield")
 
 
@@ -82,6 +85,113 @@ def _separates(left: str, right: str) -> bool:
     return all(signs) or not (any(signs) or any(not (one.isalnum() or one in "_$#.") for one in (left, right)))
 
 
+CONSTANT = re.compile(r"[A-Z_]{5,}$")  # no browser's own: those are shorter, such as URL, or begin a word
+# Words that declare nothing, and names of the browser, which are never declared names.
+KEPT = frozenset(
+    re.findall(
+        r"\w+",
+        """addEventListener arguments async atob await break btoa case catch class clearTimeout close console const
+        continue default delete dispatchEvent do document else event export extends false finally find focus for
+        from function get getComputedStyle globalThis history if in instanceof length let localStorage location
+        matchMedia name navigator new null of open origin parent performance postMessage print queueMicrotask
+        removeEventListener return screen requestAnimationFrame scroll self set setTimeout static status stop
+        super switch this throw top true try typeof undefined void while window yield""",
+    )
+)
+
+
+def short_names(module: str, kept: Collection[str] = ()) -> str:
+    """A module in the scope of a function, with short names for what it declares.
+
+    A name is replaced in all scopes of the module, by one that is new there, so nothing is captured. It stays where it
+    could be a property: in `{ name }`, before a colon, or as a method. `kept`: names that other modules do not declare.
+    """
+    pieces = list(lexemes(module))
+    words = [at for at, (kind, _) in enumerate(pieces) if kind not in ("space", "line")]
+    counts, declared, refused = _names(pieces, words)
+    taken = set(re.findall(r"[\w$]+", module))
+    fresh = (name for name in _short() if name not in taken and name not in kept)
+    able = [
+        name
+        for name in counts
+        if len(name) > 2
+        and name in declared - refused - KEPT
+        and name not in kept
+        and (name[0].islower() or CONSTANT.match(name))
+    ]
+    new = dict(zip(sorted(able, key=lambda name: -counts[name] * (len(name) - 1)), fresh))
+    return "".join(_renamed(text, new) if kind == "word" else text for kind, text in pieces)
+
+
+def undeclared(module: str) -> set[str]:
+    """The names that a module uses and does not declare."""
+    pieces = list(lexemes(module))
+    counts, declared, _ = _names(pieces, [at for at, (kind, _) in enumerate(pieces) if kind not in ("space", "line")])
+    return counts.keys() - declared
+
+
+def _names(pieces: Sequence[tuple[str, str]], words: Sequence[int]) -> tuple[Counter[str], set[str], set[str]]:
+    """How often each name is used, which are declared, and which could be properties."""
+    texts = ["", *(pieces[at][1] for at in words), "", "", ""]
+    counts: Counter[str] = Counter()
+    declared: set[str] = set()
+    refused: set[str] = set()
+    open_: list[tuple[str, int]] = []
+    for at, place in enumerate(words, 1):
+        kind, text = pieces[place]
+        before, after = texts[at - 1], texts[at + 1]
+        if kind == "template":
+            if text.startswith("}"):
+                open_.pop()
+            if text.endswith("${"):
+                open_.append(("(", at))
+        elif kind == "word" and (name := _head(text)):
+            counts[name] += 1
+            if before in ("const", "let", "function", "class") or (after == "=" and texts[at + 2] == ">"):
+                declared.add(name)
+            key = after == ":" and text == name and before != "?"
+            inside = bool(open_) and open_[-1][0] == "{"
+            listed = before in ("{", ",") and after in (",", "}", "=")
+            method = after == "(" and (
+                before in ("{", ",", "}", ";") or before in ("async", "get", "set", "static", "*")
+            )
+            if key or (inside and (listed or method)):
+                refused.add(name)
+        elif kind == "sign" and text in "([{":
+            open_.append((text, at))
+        elif kind == "sign" and text in ")]}":
+            opening, start = open_.pop()
+            arrow, called = after == "=" and texts[at + 2] == ">", texts[start - 1]
+            if opening == "(" and (arrow or (after == "{" and called not in ("if", "for", "while", "switch"))):
+                declared.update(_parameters(texts, start, at))
+    return counts, declared, refused
+
+
+def _parameters(texts: Sequence[str], start: int, end: int) -> Iterator[str]:
+    """The names between the parentheses of a function, but not those within the calls of their defaults."""
+    depth = 0
+    for at in range(start, end):
+        depth += (texts[at] == "(") - (texts[at] == ")")
+        if depth == 1 and texts[at] in ("(", ",", "[", "{", "..."):
+            yield _head(texts[at + 1])
+
+
+def _head(word: str) -> str:
+    """The name with which a word begins: of `one.two` one, of `...rest` rest; "" of a number or a property."""
+    name = word.removeprefix("...").partition(".")[0]
+    return "" if not name or name[0].isdigit() or name[0] == "#" else name
+
+
+def _renamed(word: str, new: Mapping[str, str]) -> str:
+    name = _head(word)
+    return word.replace(name, new[name], 1) if name in new else word
+
+
+def _short() -> Iterator[str]:
+    for size in (1, 2):
+        yield from map("".join, product("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=size))
+
+
 def tight_style(style: str) -> str:
     """Without comments, and without spaces around braces, semicolons and commas; strings stay as they are."""
     pieces = re.split(r"""("[^"\n]*"|'[^'\n]*')""", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL))
@@ -96,6 +206,8 @@ def used_rules(style: str, program: str, html: str) -> str:
     pieces = [(kind, text) for kind, text in lexemes(program) if kind not in ("space", "line")]
     names = {name for names in re.findall(r'class="([^"]*)"', html) for name in names.split()}
     for (kind, text), (_, after) in zip(pieces, [*pieces[1:], ("sign", "")]):
+        if kind == "string" and not CLASSES.fullmatch(text[1:-1]):
+            continue
         if kind in ("string", "template") or (kind == "word" and after == ":"):
             names.update(re.findall(r"[\w-]+", text))
     return _used(style, names)

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from secrets import token_hex
+from typing import Any
 
 import numpy as np
 
 from regard.base.errors import RegardError
+from regard.text.chat_template import ChatTemplate, Messages
 from regard.text.dialogues import Dialogue
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.tokens import TokenArray
+
+
+def prompt_tokens(
+    messages: Messages, template: ChatTemplate, tokenizer: Tokenizer, lock: AbstractContextManager[Any] | None = None
+) -> list[int]:
+    """What a model reads before it answers: the boundary once, also where the template writes it, and the dialogue.
+    A special token that a message writes out stays plain text, so nobody can end a turn from within. The
+    tokenizer is used within `lock`, the template is not: it may take long."""
+    names = [tokenizer.token(special) for special in tokenizer.specials] if tokenizer.kind == "imported" else []
+    mark, special = token_hex(), re.compile("|".join(map(re.escape, sorted(filter(None, names), key=len)[::-1])))
+    if names:
+        stands_in = {name: f"{mark}{number}{mark}" for number, name in enumerate(names)}
+        messages = [
+            {**one, "content": special.sub(lambda found: stands_in[found[0]], one["content"])} for one in messages
+        ]
+    written = template.prompt(messages).split(mark)  # every second part is the number of a name
+    read: list[int] = []
+    with lock or nullcontext():
+        for place, part in enumerate(written):
+            read += tokenizer.encode(names[int(part)]) if place % 2 else tokenizer.encode_template(part)
+    return read if read[:1] == [tokenizer.begin] else [tokenizer.begin, *read]
 
 
 def dialogue_tokens(dialogues: Iterable[str], tokenizer: Tokenizer) -> TokenArray:
@@ -19,11 +45,12 @@ def dialogue_tokens(dialogues: Iterable[str], tokenizer: Tokenizer) -> TokenArra
     characters = lines = 0
     for dialogue in dialogues:
         assert isinstance(dialogue, Dialogue)
-        if tokenizer.begin != tokenizer.eos:
+        turns = [(tokenizer.encode_template(text), text, by_assistant) for text, by_assistant in dialogue.turns]
+        first = next((tokens[0] for tokens, _, _ in turns if tokens), None)
+        if tokenizer.begin not in (tokenizer.eos, first):  # else the template writes it
             ids.append(tokenizer.begin)
             said.append(False)
-        for text, by_assistant in dialogue.turns:
-            tokens = tokenizer.encode_template(text)
+        for tokens, text, by_assistant in turns:
             ids += tokens
             said += [by_assistant] * len(tokens)
             characters += len(text) * by_assistant

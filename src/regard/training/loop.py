@@ -158,7 +158,8 @@ class Trainer:
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self.check_finite(mean)
                 self.progress.seconds += time.perf_counter() - began  # without validation and saving
-                self.stop_requested = self._sync(self.stop_requested or log.failure is not None)
+                if self._sync(self.stop_requested or log.failure is not None):
+                    self.stop_requested = True  # never set back: a signal may arrive during `_sync`
                 bar.advance(clock.spent() - shown, log.note)
                 shown = clock.spent()
                 if validated := clock.validation_is_due():

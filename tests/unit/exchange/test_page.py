@@ -15,6 +15,11 @@ from regard.base.errors import RegardError
 from regard.exchange import page_file
 from regard.exchange.formats import export
 from regard.exchange.page_weights import FORMATS
+from regard.insight.interventions.ablation import ablate
+from regard.insight.interventions.changing import names_of, parsed
+from regard.insight.interventions.lens import lens
+from regard.insight.interventions.reading import read_text
+from regard.insight.interventions.replacing import replacements
 from regard.report.offline_page import script_of
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
@@ -164,7 +169,7 @@ def test_it_translates_what_regard_translates(pages, system, beam):
 
 def test_it_labels_as_regard_labels(pages):
     run, page = pages("classifier")
-    found = asked(page, *(["label", {"text": text}] for text in SENTENCES))
+    found = asked(page, *(["trace", {"text": text}] for text in SENTENCES))
     for text, one in zip(SENTENCES, found, strict=True):
         labels = {choice["token"]: choice["p"] for choice in one["facts"]["top"][0]}
         top = dict(run(text).top(len(labels)))
@@ -210,6 +215,110 @@ def compare(found, trace):
             assert np.abs(np.array(array["data"]) - values.reshape(-1).astype(int)).max() <= 1
 
 
+TEXT, OTHER = "The captain left the ship.", "The ship left the captain."  # as many tokens in every tokenizer
+
+
+def changed_readings(run):
+    """The text and the one to swap with; for a translator with a target, for a classifier with its label."""
+    pair = isinstance(run.model, Translator)
+    target = "Le capitaine." if pair and not isinstance(run.model, Classifier) else None
+    source = (target, run.source_tokenizer) if pair else ()
+    return [read_text(run.model, run.tokenizer, text, *source) for text in (TEXT, OTHER)]
+
+
+@torch.no_grad()
+def known_probabilities(run, reading, values=None):
+    logits = reading.logits(parsed(values or {}))[0]
+    if isinstance(run.model, Classifier):  # a page shows labels alone
+        logits[:, run.tokenizer.specials] = -torch.inf
+    found = logits.softmax(-1)
+    return [float(found[step, reading.targets[step]]) for step in reading.known]
+
+
+def page_probabilities(answer):
+    facts = answer["facts"]
+    return [p for p, known in zip(facts["probability"], facts["known"], strict=True) if known]
+
+
+@pytest.mark.parametrize("system", ["ngram", *NEURAL])
+def test_every_part_is_changed_as_regard_changes_it(pages, system):
+    """Removed, replaced by its mean and swapped with another text's: the whole part, and one column of it."""
+    run, page = pages(system)
+    first, second = changed_readings(run)
+    assert first.source_words if isinstance(run.model, Translator) else len(first.words) == len(second.words)
+    parts = first.parts()
+    known = set(re.findall(r'\["Part",.*?"name":"(.*?)"', held(page, "model")))
+    unread = [name for name in parts if name not in known and system != "ngram"]  # nothing depends on them
+    for name in unread:
+        assert known_probabilities(run, first, {name: 0.0}) == known_probabilities(run, first)
+    ways = ["zero"] if system == "ngram" else ["zero", "mean", "swap"]
+    places = [name for name in parts if name not in unread]
+    changes = [f"{way} {name}" for name in names_of(places) for way in ways]
+    if system != "ngram":
+        changes += [f"{way} {name}@1" for name in places if parts[name].dim() > 2 for way in ("zero", "swap")]
+    written = list(first.targets) if isinstance(run.model, Translator) else None
+    how = {"text": TEXT, "other": OTHER, "written": written, "beam": 1}
+    unchanged, *found = asked(
+        page, *(["changed", {**how, "changes": some}] for some in ([], *([one] for one in changes)))
+    )
+    plain, moved = page_probabilities(unchanged), []
+    assert plain == pytest.approx(known_probabilities(run, first), rel=1e-3)
+    for one, answer in zip(changes, found, strict=True):
+        expected = known_probabilities(run, first, replacements([one], first, second))
+        assert page_probabilities(answer) == pytest.approx(expected, rel=1e-3, abs=1e-5), one
+        moved.append(page_probabilities(answer) != plain)
+    assert sum(moved) > len(moved) / 2
+
+
+@pytest.mark.parametrize("system", ["gpt", "lstm", "self-attention", "transformer"])
+def test_the_lens_is_that_of_regard(pages, system):
+    run, page = pages(system)
+    reading = changed_readings(run)[0]
+    (found,) = asked(page, ["lens", {"text": TEXT, "written": list(reading.targets)}])
+    expected = lens(reading)
+    assert found["words"] == list(expected.words)
+    for one, layer in zip(found["layers"], expected.layers, strict=True):
+        assert (one["name"], one["rank"]) == (layer.name, list(layer.rank))
+        assert [top[0][0] for top in one["top"]] == [top[0][0] for top in layer.top]
+        np.testing.assert_allclose(one["divergence"], layer.divergence, atol=1e-4)
+        known = [p for p in one["probability"] if p is not None]
+        assert known == pytest.approx([p for p in layer.probability if p is not None], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("system", "kinds"),
+    [
+        ("gpt", ["heads", "feedforward"]),
+        ("lstm", ["gates", "words"]),
+        ("ngram", ["orders"]),
+        ("transformer", ["heads"]),
+    ],
+)
+def test_a_removed_part_costs_what_it_costs_in_regard(pages, system, kinds):
+    run, page = pages(system)
+    reading = changed_readings(run)[0]
+    written = list(reading.targets) if isinstance(run.model, Translator) else None
+    for kind in kinds:
+        (found,) = asked(page, ["ablate", {"text": TEXT, "written": written, "kind": kind}])
+        expected = {one.name: one for one in ablate([reading], kind).effects}
+        assert {one["name"] for one in found["effects"]} == expected.keys()
+        for one in found["effects"]:
+            assert one["effect"] == pytest.approx(expected[one["name"]].effect, rel=1e-3, abs=1e-5)
+            assert (one["control"] is None) == (expected[one["name"]].control is None)
+
+
+def test_what_cannot_be_changed_is_said_in_one_sentence(pages):
+    for system, what, sentence in [
+        ("gpt", {"changes": ["swap self/0"], "other": "A"}, "swap self/0 at one word"),
+        ("gpt", {"changes": ["swap self/0"]}, "no other text to swap with"),
+        ("gpt", {"changes": ["zero self/9"]}, "There is no place “self/9”"),
+        ("gpt", {"changes": ["zero self/0["]}, "does not name a part"),
+        ("ngram", {"changes": ["mean order/2"]}, "can only be removed"),
+    ]:
+        with pytest.raises(AssertionError, match=sentence):
+            asked(pages(system)[1], ["changed", {"text": TEXT, **what}])
+
+
 def test_a_model_that_is_too_large_for_a_page_is_refused_with_its_size(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(page_file, "LARGEST", 1000)
     with pytest.raises(RegardError, match=r"would be a page of .* KiB, .*--weights int8"):
@@ -224,8 +333,8 @@ def test_a_page_holds_no_module_of_the_lab_but_its_views_of_a_text():
         for name in re.findall(r"^const module_(\w+)=", script_of(f"page/{entry}"), re.M)
     }
     assert {name for name in names if not name.startswith("page_")} == {
-        "address", "arrays", "colours", "dom", "heat", "reading", "sampling_sliders", "saving", "search_tree",
-        "sheet", "work",
+        "address", "arrays", "changes", "colours", "dom", "effects", "heat", "reading", "sampling_sliders", "saving",
+        "search_tree", "sheet",
     }  # fmt: skip
 
 

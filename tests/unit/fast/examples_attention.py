@@ -100,7 +100,7 @@ def target() -> Example:
 
 
 def by_hand() -> Example:
-    settings = gpt.Settings(layers=2, width=128, heads=2, context=64, dropout=0.0)
+    settings = gpt.Settings(layers=2, width=512, heads=8, context=64, dropout=0.0)
     model = gpt.GPT(20, settings).to(CUDA)
     at = Span(torch.zeros(2, dtype=torch.int64, device=CUDA))
     given = (tokens(9), model.without_cache(2), at)
@@ -112,7 +112,8 @@ def few_passes(kind: type[Stack], settings: Any) -> Example:
     model = kind(20, settings).to(CUDA).train()
     at = Span(torch.zeros(1, dtype=torch.int64, device=CUDA))
     refused = () if kind is mingru.MinGRUModel else ((tokens(9), model.begin(rows=2), Span(at.start.expand(2))),)
-    return Example(model, (tokens(9), model.without_cache(2), at), Use(training=True, bf16=True), refused=refused)
+    use = Use(training=True, bf16=True)
+    return Example(model, (tokens(9), model.without_cache(2), at), use, refused, lambda returned: returned[:1])
 
 
 SHAPE: dict[str, Any] = {"layers": 2, "width": 64, "heads": 2, "context": 64, "dropout": 0.0}

@@ -48,3 +48,18 @@ def test_modules_that_import_each_other_are_refused():
 def test_no_module_of_the_offline_page_could_end_its_script():
     for path in STATIC.glob("*.js"):
         assert "</script" not in path.read_text(encoding="utf-8")
+
+
+def test_what_nothing_uses_is_left_out_and_nothing_else():
+    modules = {
+        "a": 'import { used } from "./b.js";\nconst kept = used(2);\nexport const more = kept;\n',
+        "b": "// idle() in a comment is no use\nexport const idle = (x, y = [1, 2]) => deeper(x);\n"
+        "function deeper(n) {\n  return n;\n}\nexport function used(n) { return twice(n); }\n"
+        "const twice = (n) => 2 * n, thrice = (n) => 3 * n;\nconst done = (() => run())();\nfunction run() {}\n",
+    }
+    script = bundle_modules("a", modules.__getitem__)
+    assert "idle" not in script
+    assert "deeper" not in script
+    assert "return { used };" in script
+    assert re.search(r"= \(\(\) => \w+\(\)\)\(\);", script)  # what a module does when it is read stays
+    assert re.search(r"const (\w+) = \(n\) => 2 \* n, \w+ = \(n\) => 3 \* n;", script)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import regard
+from javascript import javascript
 from regard.report import terminal as drawing
 from regard.report.axes import FARTHEST, Axis, apart, number
 from regard.report.colours import DARK, LIGHT, ink_on, lab_module, lab_variables, luminance, shade, shades
@@ -324,6 +325,14 @@ def test_a_figure_in_a_file_of_its_own_is_the_drawing_of_the_page_with_a_style(k
 @settings(derandomize=True, deadline=None, max_examples=30)
 def test_a_picture_comes_back_as_it_was(rows):
     assert pixels(png(rows, [(0, 0, 0)] * 256)) == rows
+
+
+def test_a_canvas_has_the_shades_of_a_drawing():
+    names = [f"{kind}{paper}" for kind in ("sequential", "diverging") for paper in ("Light", "Dark")]
+    script = lab_module().replace("export ", "") + f"\nreturn [{', '.join(names)}].map((one) => [...one]);"
+    for name, found in zip(names, javascript("page/sampling", script, {}), strict=True):
+        colours = shades("diverging" in name, "Dark" in name)
+        assert found == [part for colour in colours for part in colour], name
 
 
 def test_shades_are_read_without_their_hue():

@@ -1,12 +1,14 @@
 """A page's script and style lose characters, and no token."""
 
 import json
+import re
 
 import pytest
 
 from javascript import javascript
-from regard.report.offline_page import STATIC
-from regard.report.tight import lexemes, tight_script, tight_style, used_rules
+from regard.exchange.chromium import Chromium, find_chromium
+from regard.report.offline_page import STATIC, script_of
+from regard.report.tight import lexemes, short_names, tight_script, tight_style, undeclared, used_rules
 
 TRICKY = r"""
 const list = [1, 2, 3], half = (list.length + 1) / 2 / 1, g = 4; // "a comment
@@ -75,3 +77,46 @@ def test_only_rules_for_classes_that_the_script_names_are_kept():
     assert used_rules(style, program, '<p class="other html">') == (
         "p,.kept,.key{a:b}.html:not(.gone){a:b}@media screen{.part-of{a:b}}"
     )
+
+
+NAMED = """
+const counted = (given, { length, step = 2 }) => {
+  const total = given.length + step;
+  return { total, length, other: given };
+};
+function longer(words) {
+  for (const word of words) if (performance.now() > word.size) { return `${word} ${words.join("words")}`; }
+  return words;
+}
+class Reader { words() { return longer([3]); } }
+const parent = (event) => event.target === document;
+"""
+
+
+def test_short_names_replace_what_is_declared_and_nothing_that_could_be_a_property():
+    short = short_names(NAMED, {"Reader"})
+    for name in ("length", "step", "total", "performance", "document", "event", "other", "size", "target", "Reader"):
+        assert len(re.findall(rf"\b{name}\b", short)) == len(re.findall(rf"\b{name}\b", NAMED)), name
+    for name in ("counted", "given", "longer", "word"):
+        assert not re.search(rf"\b{name}\b", short), name
+    assert '"words"' in short
+    assert undeclared(short) == undeclared(NAMED)
+
+
+@pytest.mark.parametrize("entry", ["page/page", "page/worker", "report", "offline"])
+def test_no_name_of_the_browser_is_replaced(entry, monkeypatch):
+    if find_chromium() is None:
+        pytest.skip("no Chromium is here to ask for its names")
+    replaced = set()
+
+    def spied(module, kept):
+        short = short_names(module, kept)
+        replaced.update({*re.findall(r"\w+", module)} - {*re.findall(r"\w+", short)})
+        return short
+
+    monkeypatch.setattr("regard.report.bundle_modules.short_names", spied)
+    script_of.__wrapped__(entry)
+    with Chromium.start() as browser:
+        page = browser.open("about:blank")
+        assert page.evaluate(f"{json.dumps(sorted(replaced))}.filter((name) => name in globalThis)") == []
+    assert replaced

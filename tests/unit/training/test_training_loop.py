@@ -1050,3 +1050,18 @@ def test_slow_steps_are_saved_by_the_clock_too(tmp_path, monkeypatch, seconds, r
     one.save = lambda wait=True: (saved.append(one.progress.step), save(wait))[1]
     one.train()
     assert saved == wanted
+
+
+def test_a_signal_that_arrives_between_two_steps_is_not_lost(tmp_path):
+    one = trainer(tmp_path, steps=6)
+    sync = one.clock.sync
+
+    def interrupted(stop=False, writing=0.0):
+        answer = sync(stop, writing)
+        one.stop_requested |= one.progress.step == 2  # the handler runs after the flag was read
+        return answer
+
+    one.clock.sync = interrupted
+    with pytest.raises(Stopped):
+        one.train()
+    assert one.progress.step == 2  # the step that was under way

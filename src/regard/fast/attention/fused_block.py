@@ -24,6 +24,7 @@ from regard.layers.position import Position
 from regard.layers.state import Span, State
 from regard.systems.gpt import GPT
 
+LEAST_WIDTH = 512  # below it the blocks of language_blocks.py are faster
 NORMS = ("gain", "shift", "second_gain", "second_shift")  # kept in fp32
 
 
@@ -167,6 +168,8 @@ def _trains_by_hand(model: GPT, use: Use) -> Why:
         return "it is for training in bf16, with training.compile at auto"
     if not all(is_gpt2s(block) for block in model.layers) or type(model.finish) is not nn.LayerNorm:
         return "its blocks are not GPT-2's without dropout"
+    if model.settings.width < LEAST_WIDTH:
+        return "its blocks are narrow"
     return None
 
 

@@ -36,7 +36,7 @@ BLOCKS = (PreNormBlock, PostNormBlock, RMSNormBlock, MinGRUBlock)
 Table = tuple[Tensor, Tensor] | None  # cosines and sines [T, d/2]
 
 
-class Part(NamedTuple):
+class SubLayer(NamedTuple):
     """A part of a block: what runs between a norm and a residual sum."""
 
     norm: Any  # before it (pre-norm), or after the sum
@@ -57,15 +57,15 @@ class Part(NamedTuple):
         return [each for each in (first, self.output) if each is not None]
 
 
-def parts_of(block: Any) -> tuple[Part, Part]:
+def parts_of(block: Any) -> tuple[SubLayer, SubLayer]:
     work = block.feedforward
-    works = Part(block.feedforward_norm, work, work.output, work.drop_output)
+    works = SubLayer(block.feedforward_norm, work, work.output, work.drop_output)
     if isinstance(block, MinGRUBlock):
-        return Part(block.recurrence_norm, block.recurrence, block.output, block.drop_output), works
+        return SubLayer(block.recurrence_norm, block.recurrence, block.output, block.drop_output), works
     look = block.attention
     if looks_by_kernels(look):
-        return Part(block.attention_norm, look, look.output, look.drop_output), works
-    return Part(block.attention_norm, look, None, None), works
+        return SubLayer(block.attention_norm, look, look.output, look.drop_output), works
+    return SubLayer(block.attention_norm, look, None, None), works
 
 
 def hidden_states(model: Stack, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
@@ -98,7 +98,7 @@ class _Stream:
         self.read: Tensor = next(self.norms)(x).to(half) if self.pre else self.x
         self.tables: dict[Any, Table] = {}
 
-    def look(self, part: Part, state: State) -> State:
+    def look(self, part: SubLayer, state: State) -> State:
         """The attention or recurrence; returns its state."""
         does = part.does
         if not looks_by_kernels(does):
@@ -108,15 +108,15 @@ class _Stream:
         packed = self.halves(does.project, self.read, deferred=self.deferred)
         plain = type(does) is CausalSelfAttention and type(does.position) is Position
         if type(does) is LinearAttention:
-            context = LinearRead.apply(packed, does.heads)
+            context, state = LinearRead.apply(packed, does.heads), {}  # the matrix at the end is nobody's beginning
         elif plain and is_short(packed, packed.size(1), packed.size(1), does.head_width):
             context = attend_packed(packed, None, does.heads, causal=True, dropout=does.weight_dropout)
         else:
-            context = Attention.apply(packed, does, self.table(does))
+            context = PackedAttention.apply(packed, does, self.table(does))
         self.add(part, context)
         return state
 
-    def work(self, part: Part) -> None:
+    def work(self, part: SubLayer) -> None:
         does = part.does
         if type(does) is GatedFeedForward:
             inner = SwiGLU.apply(JoinedProduct.apply(self.read, [], does.gate.weight, does.expand.weight))
@@ -124,7 +124,7 @@ class _Stream:
             inner = does.drop_activation(does.activation(self.halves(does.expand, self.read, deferred=self.deferred)))
         self.add(part, inner)
 
-    def add(self, part: Part, found: Tensor) -> None:
+    def add(self, part: SubLayer, found: Tensor) -> None:
         """The part's last product, bias, dropout, residual sum and norm; `read` is what the next part reads."""
         added = found if part.output is None else self.halves(part.output, found, bias=False)
         dropout = part.dropout.p if part.dropout is not None and part.dropout.training else 0.0
@@ -165,7 +165,7 @@ class LinearRead(torch.autograd.Function):
         return linear_attention_backward(packed, out, above.contiguous(), norms, ctx.heads, MIN_NORMALIZER), None
 
 
-class Attention(torch.autograd.Function):
+class PackedAttention(torch.autograd.Function):
     """Causal attention of packed queries, keys and values [R, T, (H + 2G) d]: the context [R, T, H d]."""
 
     @staticmethod

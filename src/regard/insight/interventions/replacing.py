@@ -24,6 +24,8 @@ def replacements(wanted: Sequence[str], reading: Reading, other: Reading | None 
         way, _, name = one.partition(" ")
         check_choice("a change", way, WAYS)
         place = Place.parse(name)
+        if way != "zero" and name.startswith("order/"):
+            raise RegardError("An order of an n-gram can only be removed.")
         if way == "zero":
             found[name] = 0.0
             continue
@@ -40,16 +42,18 @@ def _values(name: str, place: Place, part: Tensor, own: Tensor | None) -> Iterat
     """The mean of a part over its columns; where `own` is given, the part's value at each column that is replaced."""
     axis = 2 if place.part.rpartition("/")[2] in BY_HEAD else 1
     place.region(part)  # refuses a column or component that is not there
-    if own is None:
+    if part.dim() < 3:  # the vector of a whole text has no columns
+        yield name, _component(part, place, axis)
+    elif own is None:
         yield name, _component(part.float().mean(axis), place, axis, everywhere=place.column is None)
-        return
-    if place.column is None and part.shape != own.shape:
+    elif place.column is None and part.shape != own.shape:
         raise RegardError(
             f"The texts have {own.size(axis)} and {part.size(axis)} tokens: swap {place.name} at one word, or choose a "
             "text of equal length."
         )
-    for column in range(part.size(axis)) if place.column is None else [place.column]:
-        yield f"{name.partition('@')[0]}@{column}", _component(part.select(axis, column), place, axis)
+    else:
+        for column in range(part.size(axis)) if place.column is None else [place.column]:
+            yield f"{name.partition('@')[0]}@{column}", _component(part.select(axis, column), place, axis)
 
 
 def _component(value: Tensor, place: Place, axis: int, everywhere: bool = False) -> Tensor:

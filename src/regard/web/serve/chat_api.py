@@ -11,6 +11,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.fields import as_tuple
+from regard.text.dialogue_tokens import prompt_tokens
 from regard.web.serve.completions_api import CompletionAnswer, CompletionChoice, Completions, as_event
 from regard.web.serve.requests import BadRequest, ChatRequest, CompletionRequest, WritingRequest
 from regard.web.serve.served_models import longest_of
@@ -26,15 +27,15 @@ class Chats:
         served, worker = self.completions.find(asked.model)
 
         def encode() -> tuple[list[int], frozenset[int], tuple[str, ...]]:
-            prompt = worker.run.template.prompt(asked.messages)
+            read = prompt_tokens(asked.messages, worker.run.template, worker.run.tokenizer, served.lock)
             with served.lock:
-                return worker.run.tokenizer.encode_template(prompt), *worker.run.reply_ends()
+                return read, *worker.run.reply_ends()
 
         try:
             tokens, ends, closing = await asyncio.to_thread(encode)
         except RegardError as error:
             raise BadRequest(str(error), "messages") from None
-        room = max(longest_of(worker.run) - 1 - len(tokens), 1)
+        room = max(longest_of(worker.run) - len(tokens), 1)
         shared = {one.name: getattr(asked, one.name) for one in dataclasses.fields(WritingRequest)}
         question = CompletionRequest(
             **shared | {"stop": (*closing, *as_tuple(asked.stop))},

@@ -24,6 +24,7 @@ from regard.decoding.engine import Prompt
 from regard.exchange.engines import ENGINES, open_engine
 from regard.report.progress import say
 from regard.runs.load import AnyRun, load
+from regard.runs.speed import PRECISIONS, set_precision
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of
 from regard.runs.tasks.translation.run import TranslationRun
@@ -123,7 +124,7 @@ class ServedModels:
         precision: str = "fp32",
         engine: str = "regard",
     ) -> None:
-        check_choice("--precision", precision, ("fp32", "bf16"))
+        check_choice("--precision", precision, PRECISIONS)
         check_choice("--engine", engine, tuple(ENGINES))
         self.engine = engine
         self.weights, self.device, self.precision, self.scheduler = weights, device, precision, Scheduler()
@@ -202,8 +203,8 @@ class ServedModels:
     def _load(self, folder: Path, device: str) -> Any:
         run: Any = load(folder, weights=self.weights, device=device)
         kind = worker_of(run)
-        if self.precision == "bf16" and kind.in_bf16:
-            run.model.bfloat16()
+        if kind.in_bf16:
+            set_precision(run.model, self.precision)
         if kind.between_languages:
             run.searcher = open_engine(self.engine, run)
         return run

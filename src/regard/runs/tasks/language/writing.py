@@ -25,6 +25,7 @@ from regard.runs.run import Run
 from regard.runs.store.folder import forbidden_tokens
 from regard.runs.tasks.language.scores import NextToken
 from regard.text.chat_template import ChatTemplate, read_messages, read_template
+from regard.text.dialogue_tokens import prompt_tokens
 
 
 @checked
@@ -63,8 +64,7 @@ class WritingRun(Run):
         Raises:
             RegardError: If the template cannot write the dialogue, or an argument is wrong.
         """
-        prompt = self.template.prompt(read_messages(list(messages)))
-        read = [self.tokenizer.begin, *self.tokenizer.encode_template(prompt)]
+        read = prompt_tokens(read_messages(list(messages)), self.template, self.tokenizer)
         ends, stops = self.reply_ends()
         written = GrowingText(self.tokenizer, read[1:])
         until, blank = Until(stops), True

@@ -5,6 +5,7 @@ import { causeFigure } from "./causes.js";
 import { comparison } from "./changes.js";
 import { el, put } from "./dom.js";
 import { reading, sameStep } from "./reading.js";
+import { gradients } from "./reading_sections.js";
 import { workPanel } from "./work.js";
 
 const views = [], compared = []; // and what compares a changed model with the unchanged one before it
@@ -15,6 +16,7 @@ for (const data of document.querySelectorAll("script.trace")) {
   const follows = about.work.length > 0 && about.work[0].read === about.words.read[about.work[0].step]; // an encoder's steps are others
   const view = reading({
     parts: async () => arrays,
+    more: { gradients: gradients() },
     onStep: (step) => {
       if (follows) worked.step(step);
       for (const other of views) if (other !== view) other.step(sameStep(about, step, other.facts));

@@ -1,13 +1,13 @@
 // What happened in one model on one text: its words with their probabilities, what it expected, every head, states and
 // gates, gradients, and the search. One component for the lab, an offline file and a notebook.
 //
-//   const one = reading({ parts: async (names) => ({ name: array }), onStep, onEdit, onGradients });
+//   const one = reading({ parts: async (names) => ({ name: array }), onStep, onEdit, more });
 //   root.append(one.node); one.show(facts); one.section("attention"); one.end();
 //
 // `facts` and the names of parts are those of insight/views/as_json.py; `parts` may answer with some of those it was asked
 // for, at least one, and is asked again for the rest. `onStep(step)` tells which word was chosen;
-// `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly;
-// `onWork({step, layer, head})` gives the arithmetic of a step, as insight/arithmetic/equation.py has it. `onPlaces(places)`
+// `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `more` has the sections
+// gradients and work (reading_sections.js), where they are wanted. `onPlaces(places)`
 // tells which parts of the model were clicked (["self/0[2]"], by the names of insight/interventions; `one.title(place)` is
 // its name for a reader), with true if nobody clicked; `onLook(name)` which head or matrix is drawn, as `one.look(name)` takes.
 
@@ -16,7 +16,6 @@ import { counted, el, isolated, number, put, table } from "./dom.js";
 import { heatMap, shadesOf } from "./heat.js";
 import { searchTree } from "./search_tree.js";
 import { sheet } from "./sheet.js";
-import { arithmetic } from "./work.js";
 
 export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic" };
 
@@ -43,7 +42,7 @@ export function painted(share) {
   return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
-export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null, onWork = null, onPlaces = () => {}, onLook = () => {} }) {
+export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = () => {}, onLook = () => {}, more = {} }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
@@ -63,8 +62,10 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   const drawnIn = {}; // which map is drawn with what
   let unlearned = ""; // why the alignment is not shown, if it is not
   let facts = null, step = 0, source = null, hover = null, shown = "expected", turn = 0;
-  const worked = { layer: "", head: 0, turn: 0 };
-  let head = null, slope = 0, held = 0, wish = "", arrays = new Map(), change = null, wanted = [];
+  let head = null, held = 0, wish = "", arrays = new Map(), change = null, wanted = [];
+
+  // What the sections of `more` share with this one.
+  const own = { slope: 0, layer: "", head: 0, turn: 0, bodies, drawnIn, choice, load: (name) => load(name), map: maps.slope, strongest: (...given) => strongest(...given), follow, shade, get facts() { return facts; }, get step() { return step; }, get source() { return source; } };
 
   // Matrices that are asked for at the same time come in one answer.
   const load = (name) => {
@@ -144,8 +145,8 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       const values = Array.from({ length: count }, (_, place) => valueAt(array, start + place));
       return { side: across(kind), shares: values.slice(shift(kind)).map(scale), values: values.slice(shift(kind)) };
     };
-    if (seen("gradients") && shown !== "all" && facts.gradients[slope]) {
-      const one = facts.gradients[slope], columns = facts.words[one.columns].length;
+    if (seen("gradients") && shown !== "all" && facts.gradients[own.slope]) {
+      const one = facts.gradients[own.slope], columns = facts.words[one.columns].length;
       if (side === "source") return null;
       const array = await load(`gradient/${one.name}`);
       return row(`gradient/${one.name}`, at * columns, columns, one.columns, (value) => (Number.isFinite(value) ? (value - array.low) / (array.high - array.low || 1) : null));
@@ -372,7 +373,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     }).catch((error) => { problem.textContent = error.message; }));
   }
 
-  function look(map, which) { onPlaces(placesOfHead(map, which)); Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; onLook(looked()); drawHead(); shade(); }
+  function look(map, which) { onPlaces(placesOfHead(map, which)); Object.assign(own, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; onLook(looked()); drawHead(); shade(); }
 
   async function drawHead() {
     const mine = facts, chosen = head, map = facts.attention[head.map];
@@ -434,50 +435,11 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       describe: (row, column, value) => `feature ${row + 1}, component ${column + 1}: ${number(value, 3)}` });
   }
 
-  function drawGradients() {
-    if (!facts.gradients.length) {
-      put(bodies.gradients, el("h3", {}, "What each loss depends on"),
-        onGradients && !facts.notes.some((note) => note.includes("gradients"))
-          ? [el("p", { class: "quiet-text" }, "One backward pass for each word: this takes a moment."), el("button", { type: "button", onclick: (event) => { event.target.disabled = true; event.target.textContent = "Computing…"; onGradients(); } }, "Compute the gradients")]
-          : el("p", { class: "quiet-text" }, facts.notes.join(" ") || "Not computed."));
-      return;
-    }
-    slope = Math.min(slope, facts.gradients.length - 1);
-    put(bodies.gradients, el("h3", {}, "What each loss depends on"), choice("By", facts.gradients, slope, (place) => { slope = place; drawGradients(); shade(); }), maps.slope.node);
-    const mine = facts, one = facts.gradients[slope], rows = facts.words[one.rows], columns = facts.words[one.columns];
-    load(`gradient/${one.name}`).then((array) => {
-      if (mine !== facts || one !== facts.gradients[slope]) return;
-      drawnIn.slope = { rows: "written", columns: one.columns, count: rows.length, best: (row) => strongest(array, row * columns.length, columns.length) };
-      maps.slope.draw({
-        rows, columns, array, power: true, unit: "norm of the gradient (nats per unit of length)", leftward: facts.leftward[one.columns],
-        sentence: "A row for the loss of each step, a column for each word: the norm of that loss's gradient with respect to that word's vector. Empty cells are exactly 0.",
-        describe: (row, column, value) => (Number.isNaN(value) ? "There is no next word after the last one, so there is no loss." : `gradient of the loss of ${quoted(rows[row])} by ${quoted(columns[column])}: norm ${number(10 ** value, 3)}`),
-      });
-      follow();
-    }).catch((error) => put(bodies.gradients, el("p", { class: "problem" }, error.message)));
-  }
-
   function drawSearch() {
     put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "There was no search here."));
   }
 
-  // The arithmetic of the chosen step, in the layer and head that were looked at last.
-  async function drawWork() {
-    const mine = facts, asked = ++worked.turn, encoder = /^encoder|^pool/.test(worked.layer);
-    try {
-      const found = await onWork({ step: encoder ? source ?? 0 : step, layer: worked.layer, head: worked.head });
-      if (mine !== facts || asked !== worked.turn) return;
-      const titled = (name) => ({ name, title: facts.attention.find((one) => one.name === name)?.title || facts.inside.find((one) => one.name === name)?.title || name });
-      const layers = Object.keys(found.layers).map(titled), heads = found.layers[found.layer] || 0;
-      worked.layer = found.layer;
-      put(bodies.work, el("h3", {}, `Step ${found.step}, which reads ${quoted(found.read)}${found.then ? ` and predicts ${quoted(found.then)}` : ""}`),
-        el("div", { class: "tools" }, layers.length > 1 && choice("In", layers, layers.findIndex((one) => one.name === found.layer), (at) => { worked.layer = layers[at].name; worked.head = 0; drawWork(); }),
-          heads > 1 && choice("Head", Array.from({ length: heads }, (_, one) => ({ title: String(one + 1) })), found.head, (one) => { worked.head = one; drawWork(); })),
-        arithmetic(found));
-    } catch (error) { if (mine === facts) put(bodies.work, el("p", { class: "problem" }, error.message)); }
-  }
-
-  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, gradients: drawGradients, search: drawSearch, work: () => onWork && drawWork() };
+  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, search: drawSearch, gradients: () => more.gradients?.(own), work: () => more.work?.(own) };
   const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false };
 
   function tabulate() {
@@ -491,7 +453,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
 
   // A new step changes words, sentence and choices; the maps only move their cursors.
   function draw() {
-    if (shown === "work" && onWork && bodies.work.hasChildNodes()) drawWork();
+    if (shown === "work" && bodies.work.hasChildNodes()) DRAW.work();
     drawStep();
   }
   function drawStep() {

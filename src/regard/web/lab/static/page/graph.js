@@ -4,7 +4,8 @@
 //   graph.run({ tokens, lengths, "past.0.keys": … }, ["hidden", "new.past.0.keys"])     only what these need is computed
 //
 // {inputs: {name: value}, outputs: {name: value}, constants: [[value, dims, type, numbers or weight]], nodes: [[operator,
-// inputs, outputs, attributes]]}; an input that is left out has number −1.
+// inputs, outputs, attributes]]}; an input that is left out has number −1. The operator Part, with a part's name, gives what
+// `watch({name, backwards}, value, step, seen)` gives (page/changing.js), or its input; `step` is the column of a loop, or null.
 import { KINDS, OPERATORS, tensor } from "./operators.js";
 import { transposed } from "./products.js";
 
@@ -21,17 +22,21 @@ export class Graph {
     this.made = made;
     this.constants = made.constants.map(([value, dims, type, held]) => [value, constant(dims, type, held, weights)]);
     this.plans = new Map();
+    this.parts = partsIn(made.nodes);
   }
 
-  run(given, wanted) {
+  run(given, wanted, watch = null) {
     const { inputs, outputs } = this.made, values = [], key = wanted.join();
     for (const [value, held] of this.constants) values[value] = held;
     for (const [name, value] of Object.entries(inputs)) if (given[name]) values[value] = given[name];
     if (!this.plans.has(key)) this.plans.set(key, plan(this.made.nodes, wanted.map((name) => outputs[name])));
-    perform(this.plans.get(key), values);
+    const seen = given.seen?.data[0] ?? 0;
+    perform(this.plans.get(key), values, watch && ((part, value, step) => watch(part, value, step, seen)));
     return Object.fromEntries(wanted.map((name) => [name, values[outputs[name]]]));
   }
 }
+
+const partsIn = (nodes) => nodes.flatMap(([name, , , { name: part, body }]) => (name === "Part" ? part : body?.nodes ? partsIn(body.nodes) : []));
 
 // The nodes that the wanted values need, in order; of a loop also those of its body. `spent`: values that no later one needs.
 function plan(nodes, wanted) {
@@ -64,9 +69,10 @@ function loop(one, needed) {
   for (const node of one.body) node.spent = node.spent.filter((value) => !outer.has(value));
 }
 
-function perform(nodes, values) {
+function perform(nodes, values, watch, step = null, left = null) {
   for (const node of nodes) {
-    if (node.name === "Scan") scan(node, values);
+    if (node.name === "Scan") scan(node, values, watch);
+    else if (node.name === "Part") values[node.outputs[0]] = watch ? watch(node.attributes, values[node.inputs[0]], node.attributes.backwards ? left : step) : values[node.inputs[0]];
     else {
       const found = OPERATORS[node.name](node.inputs.map((value) => (value < 0 ? undefined : values[value])), node.attributes);
       node.outputs.forEach((value, place) => { values[value] = found[place]; });
@@ -75,7 +81,7 @@ function perform(nodes, values) {
   }
 }
 
-function scan({ inputs, outputs, attributes: { body }, states, collected, body: nodes }, values) {
+function scan({ inputs, outputs, attributes: { body }, states, collected, body: nodes }, values, watch) {
   const columns = inputs.slice(states).map((value) => values[value]), length = columns[0].dims[0];
   let carried = inputs.slice(0, states).map((value) => values[value]);
   const gathered = collected.map(() => []);
@@ -85,7 +91,7 @@ function scan({ inputs, outputs, attributes: { body }, states, collected, body: 
       const size = data.length / length;
       values[body.inputs[states + place]] = tensor(dims.slice(1), data.subarray(step * size, (step + 1) * size));
     });
-    perform(nodes, values);
+    perform(nodes, values, watch, step, length - 1 - step);
     carried = body.outputs.slice(0, states).map((value) => values[value]);
     collected.forEach((place, n) => gathered[n].push(values[body.outputs[place]]));
   }

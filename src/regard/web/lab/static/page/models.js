@@ -11,6 +11,8 @@ export class Network {
     this.graphs = Object.fromEntries(Object.entries(graphs).map(([name, made]) => [name, new Graph(made, weights)]));
     this.context = context;
     this.first = state || [];
+    this.watch = null; // sees every part, and may change it
+    this.parts = Object.values(this.graphs).flatMap((graph) => graph.parts);
     if (this.graphs.read) this.leaves = Object.keys(graphs.read.inputs).filter((name) => name !== "tokens" && name !== "lengths");
   }
 
@@ -18,7 +20,7 @@ export class Network {
   begin(source = null, parts = []) {
     if (source) {
       const given = { source: whole([source]), lengths: counts([source]) };
-      const found = this.graphs.begin.run(given, [...(this.leaves || ["logits"]), ...parts]);
+      const found = this.graphs.begin.run(given, [...(this.leaves || ["logits"]), ...parts], this.watch);
       return [found, found];
     }
     const kinds = { f: Float32Array, i: Int32Array, b: Uint8Array };
@@ -27,7 +29,7 @@ export class Network {
 
   read(rows, state, parts = []) {
     const changed = this.leaves.filter((name) => !name.startsWith("source."));
-    const found = this.graphs.read.run({ tokens: whole(rows), lengths: counts(rows), ...state }, ["hidden", ...changed.map((name) => `new.${name}`), ...parts]);
+    const found = this.graphs.read.run({ tokens: whole(rows), lengths: counts(rows), ...state }, ["hidden", ...changed.map((name) => `new.${name}`), ...parts], this.watch);
     const next = { ...state };
     for (const name of changed) next[name] = found[`new.${name}`];
     return { hidden: found.hidden, state: next, parts: found };
@@ -64,6 +66,8 @@ export class NGram {
     this.levels = levels.map((level) => Object.fromEntries(Object.entries(level).map(([name, place]) => [name, weights[place]])));
     this.order = levels.length;
     this.context = null;
+    this.watch = null;
+    this.parts = levels.slice(1).map((_, at) => `order/${at + 2}`);
   }
 
   // The gram of `context` and `word` at level k (from 0), −1 if it was never seen.
@@ -98,10 +102,11 @@ export class NGram {
   explain(contexts) {
     const logits = Float32Array.from(this.levels[0].logs.subarray(0, this.vocabulary)), answered = new Uint8Array(this.vocabulary).fill(1), backoff = [];
     contexts.forEach((context, at) => {
+      const known = !this.watch?.({ name: `order/${at + 2}` }) && context >= 0;
       const weight = context < 0 ? 0 : this.levels[at].backoffs[context], { begin, words, logs } = this.levels[at + 1];
       backoff.push(weight);
       if (weight) for (let word = 0; word < logits.length; word++) logits[word] += weight;
-      if (context >= 0) for (let gram = begin[context]; gram < begin[context + 1]; gram++) { logits[words[gram]] = logs[gram]; answered[words[gram]] = at + 2; }
+      if (known) for (let gram = begin[context]; gram < begin[context + 1]; gram++) { logits[words[gram]] = logs[gram]; answered[words[gram]] = at + 2; }
     });
     for (let word = 0; word < logits.length; word++) if (logits[word] === -Infinity) logits[word] = -3.4e38;
     return { logits, answered, backoff };

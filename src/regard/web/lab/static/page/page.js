@@ -1,5 +1,7 @@
 // A model as one file: it opens its own numbers in a thread of its own, and shows with the lab's views what it does.
+import { changedPair } from "../changes.js";
 import { el, labelled, number, put, segments, speak } from "../dom.js";
+import { ablationTable, lensGrid } from "../effects.js";
 import { percent, reading, SECTIONS, token } from "../reading.js";
 import { samplingSliders } from "../sampling_sliders.js";
 import { thread } from "./thread.js";
@@ -13,18 +15,48 @@ const say = (words) => { status.textContent = words; };
 // -- the inside of what was typed ------------------------------------------------------------------------------------------
 
 const has = (kind) => parts.some((one) => one.kind === kind);
-const tabs = { expected: task === "translation" && has("alignment") ? "Alignment" : SECTIONS.expected, ...(has("attention") ? { attention: SECTIONS.attention } : {}), ...(has("hidden") || has("gates") ? { states: SECTIONS.states } : {}), ...(task === "translation" ? { search: SECTIONS.search } : {}) };
-let arrays = {}, ids = [];
-const view = reading({ parts: async () => arrays, onEdit: task === "classification" ? null : (what) => edit(what) });
-view.section("expected");
-const chosen = segments("what is shown", tabs, "expected", (name) => view.section(name));
+const tabs = { expected: task === "translation" && has("alignment") ? "Alignment" : SECTIONS.expected, ...(has("attention") ? { attention: SECTIONS.attention } : {}), ...(has("hidden") || has("gates") ? { states: SECTIONS.states } : {}), ...(task === "translation" ? { search: SECTIONS.search } : {}), causes: "Causes" };
+let arrays = {}, ids = [], asked = {}, list = [], other = "", changed = {}; // list: the changes; changed: the matrices with them
+const view = reading({ parts: async () => arrays, onEdit: task === "classification" ? null : (what) => edit(what), onStep: () => pair.step(), onPlaces: (places) => pair.choose(places), onLook: (name) => pair.look(name) });
+const pair = changedPair({
+  name: "the model", view, matrices: async () => ({ arrays: changed }), changes: () => list, other: () => other,
+  trace: async (question) => { const found = await call("changed", question); changed = found.arrays; return found.facts; },
+  go(next, words) { list = next; other = words; pair.read(asked, view.facts); },
+});
+const chosen = segments("what is shown", tabs, "expected", (name) => {
+  const section = name === "causes" ? "words" : name;
+  view.section(section);
+  pair.section(section);
+  causes.hidden = name !== "causes";
+  explain();
+});
+
+// What each layer would predict, and what is lost without each part.
+const cause = el("div"), kinds = el("select", { hidden: true, "aria-label": "Parts to remove", onchange: () => explain() }), causes = el("section", { class: "answered", hidden: true });
+let question = "lens", explaining = null;
+put(causes, el("div", { class: "tools" }, segments("question", { lens: "Lens", ablate: "Remove each part" }, question, (name) => { question = name; explain(); }), kinds), cause);
+const explain = latest(async (stale) => {
+  kinds.hidden = question === "lens";
+  if (causes.hidden || !view.facts) return;
+  explaining = call(question, { ...asked, kind: kinds.value });
+  try {
+    const found = await explaining;
+    if (stale()) return;
+    if (found.kinds) put(kinds, found.kinds.map((one) => el("option", { selected: one === found.kind }, one)));
+    put(cause, (question === "lens" ? lensGrid(found) : ablationTable(found, (some) => { list = [...new Set([...list, ...some])]; pair.read(asked, view.facts); })).node);
+  } catch (error) { if (!error.cancelled) put(cause, el("p", { class: "problem", role: "alert" }, error.message)); }
+});
 const noted = el("p", { class: "quiet-text" });
-const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below is about that step."), noted, Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), view.node);
+const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below is about that step."), noted, Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), pair.node, causes);
 
 function show(found) {
   ({ arrays, ids } = found);
   inside.hidden = false;
+  asked = { text: found.facts.text, written: found.written, beam: found.beam };
   view.show(found.facts);
+  pair.read(asked, found.facts);
+  explaining?.cancel();
+  explain();
   noted.textContent = found.facts.notes.join(" ");
 }
 
@@ -103,7 +135,7 @@ function translation() {
       const found = await work(call("translate", { text: words.value, beam: Number(beam.value), prefix }));
       answer.textContent = found.facts.answer || "(an empty translation)";
       say(`Found in ${number(found.seconds, 2)} s.`);
-      show(found);
+      show({ ...found, beam: Number(beam.value) });
     } catch (error) { say(error.cancelled ? "Stopped." : error.message); }
   }
   const look = latest(() => ask());
@@ -117,7 +149,7 @@ function translation() {
 function classification() {
   const look = latest(async (stale) => {
     if (!words.value.trim()) { say("There is nothing to label: type a text."); return; }
-    const found = await call("label", { text: words.value });
+    const found = await call("trace", { text: words.value });
     if (stale()) return;
     const [first] = found.facts.top[0];
     answer.textContent = first ? `${first.word} (${percent(first.p)})` : "";

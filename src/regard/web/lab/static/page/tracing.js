@@ -76,17 +76,34 @@ function facts(about, words, found, told) {
   };
 }
 
-const tokensOf = (tokenizer, ids) => labels(ids.map((id) => (id === null || id === undefined ? "" : tokenizer.tokens[id])));
+export const tokensOf = (tokenizer, ids) => labels(ids.map((id) => (id === null || id === undefined ? "" : tokenizer.tokens[id])));
 
-export function traceLanguage({ model, tokenizer, about }, text) {
-  const whole = [0, ...tokenizer.encode(text)], most = Math.min(model.context || LONGEST, LONGEST), ids = whole.slice(-most);
-  const { hidden, parts } = model.read([ids], model.begin()[0], about.parts.map((one) => one.output)), every = model.predict(hidden, { every: true });
-  const targets = [...ids.slice(1), null], words = { read: tokensOf(tokenizer, ids), written: tokensOf(tokenizer, targets), source: [] };
-  const { arrays, told } = inside(about.parts, parts, words), found = predictions(every, targets, ids, tokenizer, TOP);
-  const made = { ...facts(about, words, found, told), text };
-  if (about.system === "ngram") Object.assign(made, orders(model, hidden[0], targets, every));
-  if (ids.length < whole.length) made.notes = [...made.notes, `The text has ${whole.length} tokens; the last ${ids.length} are shown.`];
-  return { facts: made, arrays, ids };
+// A text through the model: what it reads, what follows, the logits of every step, and of `outputs` the parts of the graphs.
+// A translator reads `written`; a classifier has one step.
+export function through({ model, tokenizer, source, about }, text, written = null, outputs = []) {
+  const language = about.task === "language model", read = language ? null : [...source.encode(text), 0];
+  const of = (graph) => outputs.filter((one) => one.graph === graph).map((one) => one.output), [state, before] = model.begin(read, of("begin"));
+  const whole = [0, ...(language ? tokenizer.encode(text) : written?.slice(0, -1) || [])], ids = language ? whole.slice(-Math.min(model.context || LONGEST, LONGEST)) : whole;
+  if (state.logits) {
+    const logits = state.logits.data.slice();
+    for (const token of tokenizer.specials) logits[token] = -Infinity;
+    return { read, ids, targets: written || [null], every: [logits], parts: before };
+  }
+  const { hidden, parts } = model.read([ids], state, of("read"));
+  return { read, ids, whole, hidden, targets: language ? [...ids.slice(1), null] : written, every: model.predict(hidden, { every: true }), parts: { ...before, ...parts } };
+}
+
+// Everything that a page shows of a text; `branches`: those of a search.
+export function trace(run, text, written = null, branches = []) {
+  const { tokenizer, source, about } = run, { read, ids, whole, hidden, targets, every, parts } = through(run, text, written, about.parts), labelling = about.task === "classification";
+  const words = { read: tokensOf(tokenizer, ids), written: tokensOf(tokenizer, targets), source: read ? tokensOf(source, read) : [] };
+  const { arrays, told } = inside(about.parts, parts, words), made = { ...facts(about, words, predictions(every, targets, ids, tokenizer, labelling ? every[0].length - tokenizer.specials.length : TOP), told), text };
+  if (about.system === "ngram") Object.assign(made, orders(run.model, hidden[0], targets, every));
+  if (whole && ids.length < whole.length) made.notes = [...made.notes, `The text has ${whole.length} tokens; the last ${ids.length} are shown.`];
+  if (labelling) made.answer = made.top[0][0]?.word || "";
+  else if (read) Object.assign(made, { answer: tokenizer.decode(written.filter((id) => id !== 0)).trim(), alignment: Boolean(arrays.alignment), beam: tree(branches, tokenizer) });
+  if (branches.some((one) => one.rank && !one.finished)) made.unfinished = "A sentence that ends in … was not finished when the search ended. It is below the finished ones, whatever its score.";
+  return { facts: made, arrays, ids: labelling ? read : ids, written };
 }
 
 // Of an n-gram: which order gave the next word's probability (where none is known, the best word's), and its back-off weight.
@@ -100,18 +117,6 @@ function orders(model, columns, targets, every) {
   return { order, backoff };
 }
 
-export function traceTranslation({ model, tokenizer, source, about }, text, written, { branches = [] } = {}) {
-  const read = [...source.encode(text), 0], encoder = about.parts.filter((one) => one.graph === "begin"), decoder = about.parts.filter((one) => one.graph === "read");
-  const [state, before] = model.begin(read, encoder.map((one) => one.output)), ids = [0, ...written.slice(0, -1)];
-  const { hidden, parts } = model.read([ids], state, decoder.map((one) => one.output)), every = model.predict(hidden, { every: true });
-  const words = { read: tokensOf(tokenizer, ids), written: tokensOf(tokenizer, written), source: tokensOf(source, read) };
-  const { arrays, told } = inside(about.parts, { ...before, ...parts }, words);
-  const answer = tokenizer.decode(written.filter((id) => id !== 0)).trim();
-  const made = { ...facts(about, words, predictions(every, written, ids, tokenizer, TOP), told), text, answer, alignment: Boolean(arrays.alignment), beam: tree(branches, tokenizer) };
-  if (branches.some((one) => one.rank && !one.finished)) made.unfinished = "A sentence that ends in … was not finished when the search ended. It is below the finished ones, whatever its score.";
-  return { facts: made, arrays, ids };
-}
-
 function tree(branches, tokenizer) {
   const paths = [];
   return branches.map((one) => {
@@ -123,13 +128,4 @@ function tree(branches, tokenizer) {
       ...(one.rank ? { rank: one.rank, score: one.score, text } : {}),
     };
   });
-}
-
-export function traceLabel({ model, tokenizer, source, about }, text) {
-  const read = [...source.encode(text), 0], [found] = model.begin(read, about.parts.map((one) => one.output));
-  const logits = found.logits.data.slice();
-  for (const token of tokenizer.specials) logits[token] = -Infinity;
-  const words = { read: tokensOf(tokenizer, [0]), written: [""], source: tokensOf(source, read) };
-  const { arrays, told } = inside(about.parts, found, words), made = facts(about, words, predictions([logits], [null], [0], tokenizer, logits.length - tokenizer.specials.length), told);
-  return { facts: { ...made, text, answer: made.top[0][0]?.word || "" }, arrays, ids: read };
 }

@@ -1,9 +1,10 @@
 // The model's own thread: the page sends {id, name, given}, and gets {id, progress}, {id, answer} or {id, problem}.
+import { ablation, changed, lens } from "./causes.js";
 import { Network, NGram } from "./models.js";
 import { best, largest, logSoftmax, weights as shares, banned } from "./sampling.js";
 import { beamSearch, write } from "./searching.js";
 import { Tokenizer } from "./tokenizer.js";
-import { traceLabel, traceLanguage, traceTranslation } from "./tracing.js";
+import { trace } from "./tracing.js";
 import { arraysOf, unpacked } from "./weights.js";
 import { labelAfter } from "./words.js";
 
@@ -40,6 +41,11 @@ async function search(text, { beam, penalty = 1, prefix = "" }) {
   return { written: [...begun, ...found[0].tokens], branches, found };
 }
 
+async function translated(text, how) {
+  const { found } = await search(text, how);
+  return { text: run.tokenizer.decode(found[0].tokens.filter((id) => id !== 0)).trim(), ids: found[0].tokens };
+}
+
 const CALLS = {
   async open({ made, letters }, progress) {
     const weights = arraysOf(made.table, await unpacked(letters, progress));
@@ -56,11 +62,20 @@ const CALLS = {
     await write(run.model, prompt, { ...how, first, forbidden: run.about.forbidden, pause, onToken });
     return now();
   },
-  trace({ text }) { return traceLanguage(run, text); },
-  label({ text }) { return traceLabel(run, text); },
+  trace({ text }) { return trace(run, text); },
+  // The same with changed parts, on the words of the unchanged model; of a translator also what it would write now.
+  async changed({ text, written = null, changes, other, ...how }) {
+    return changed(run, [text, other], written, changes, async () => {
+      const found = trace(run, text, written);
+      if (run.about.task === "translation") found.facts.own = (await translated(text, how)).text;
+      return found;
+    });
+  },
+  lens({ text, written }) { return lens(run, text, written); },
+  ablate({ text, written, kind }) { return ablation(run, text, written, kind, pause); },
   async translate({ text, ...how }) {
     const start = performance.now(), { written, branches } = await search(text, how), seconds = (performance.now() - start) / 1000;
-    return { ...traceTranslation(run, text, written, { branches: how.beam > 1 ? branches : [] }), seconds };
+    return { ...trace(run, text, written, how.beam > 1 ? branches : []), seconds };
   },
   // The text with another token after `step`, as the alternatives of a reading ask for it.
   edit({ ids, step, token, keep = false }) {
@@ -83,7 +98,7 @@ const CALLS = {
     const { hidden } = model.read([ids], model.begin(source)[0]);
     return model.predict(hidden, { every: true }).map((logits) => [...logSoftmax(logits)]);
   },
-  async translated({ text, beam }) { const { found } = await search(text, { beam }); return { text: run.tokenizer.decode(found[0].tokens.filter((id) => id !== 0)).trim(), ids: found[0].tokens }; },
+  translated({ text, ...how }) { return translated(text, how); },
   encode({ text, source = false }) { return (source ? run.source : run.tokenizer).encode(text); },
 };
 

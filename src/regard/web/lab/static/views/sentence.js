@@ -6,6 +6,7 @@ import { counted, el, labelled, notice, number, put, segments, speak } from "../
 import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
 import { percent, quoted, reading, sameStep, SECTIONS, token } from "../reading.js";
+import { gradients, work } from "../reading_sections.js";
 import { colourOfRun, nameColours } from "../run_colours.js";
 import { samplingSliders } from "../sampling_sliders.js";
 import { saveReadings } from "../saving.js";
@@ -142,8 +143,7 @@ export default {
         onEdit: run.task === "language model" ? async ({ step, token, keep }) => {
           try { setText((await api.post("sentence/edit", { run: run.name, text: asked, step, token, keep })).text); } catch (error) { address.fail(error); }
         } : null,
-        onWork: (what) => api.post("sentence/work", { ...shown, ...what }, { only: `work ${run.name}` }),
-        onGradients: () => { mine.gradients = true; mine.read(); },
+        more: { work: work((what) => api.post("sentence/work", { ...shown, ...what }, { only: `work ${run.name}` })), gradients: gradients(() => { mine.gradients = true; mine.read(); }) },
       });
       const pair = changedPair({
         name: run.name, view, trace: (question) => api.post("sentence/trace", question), matrices: (question) => api.postArrays("sentence/matrix", question),

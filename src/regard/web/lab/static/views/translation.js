@@ -7,6 +7,7 @@ import { counted, el, labelled, number, put, segments } from "../dom.js";
 import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
 import { quoted, reading } from "../reading.js";
+import { gradients as gradientSection, work } from "../reading_sections.js";
 import { colourOfRun, nameColours, slotOfRun } from "../run_colours.js";
 import { saveReadings } from "../saving.js";
 
@@ -96,8 +97,7 @@ function oneSentence(place, api, address) {
       onEdit: async ({ step, token }) => {
         try { setTo(text, (await api.post("translation/begin", { ...shown, step, token })).prefix); } catch (error) { problem.textContent = error.message; }
       },
-      onWork: (what) => api.post("translation/work", { ...shown, ...what }, { only: `work ${run.name}` }),
-      onGradients: () => { gradients = true; mine.read(); },
+      more: { work: work((what) => api.post("translation/work", { ...shown, ...what }, { only: `work ${run.name}` })), gradients: gradientSection(() => { gradients = true; mine.read(); }) },
       onStep: (step) => { stepped = String(step); pair.step(); address().note({ step: stepped }); mine.causes(); },
       onPlaces: (places) => pair.choose(places),
       onLook: (name) => { pair.look(name); address().note({ look: name }); },
