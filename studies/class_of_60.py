@@ -49,7 +49,9 @@ def main() -> None:
         minutes = (time.monotonic() - began) / 60
     found = json.loads(done.stdout)
     rows = {row["student"]: row for row in found["submissions"]}
-    totals, verdicts, named = Counter(), Counter(), Counter()
+    totals: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
+    named: Counter[str] = Counter()
     for student, (kind, sentence) in kinds.items():
         row = rows[student]
         totals[kind] += 1
