@@ -35,7 +35,7 @@ def exercise(
     name
         name of an exercise [default: list all exercises]
     out
-        file to write [default: NAME.py in this folder, such as causal_mask.py]
+        file to write; a notebook if it ends in .ipynb [default: NAME.py in this folder, such as causal_mask.py]
     """
     from regard.learn.exercises.exercise_list import EXERCISES, find_exercise, write_sheet
     from regard.learn.lectures import find
@@ -62,7 +62,8 @@ def exercise(
     path = out or Path(f"{name.replace('-', '_')}.py")
     write_sheet(chosen, path)
     print(path)
-    print(f"Fill in the blank, then run: regard exercise check {path}", file=sys.stderr)
+    graded = "its last cell" if path.suffix == ".ipynb" else f"regard exercise check {path}"
+    print(f"Fill in the blank, then run: {graded}", file=sys.stderr)
 
 
 @exercise_app.command(name="check", usage="regard exercise check FILE|FOLDER [OPTIONS]")

@@ -67,7 +67,7 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
     """The whole file; `scored`: measure the model on its test split, and say so on the page."""
     check_choice("--weights", weights, FORMATS)
     block = PageWeights(weights)
-    made = _model(run, block)
+    made = model_data(run, block)
     size = round(block.size * 4 / 3)
     if size > LARGEST:
         smaller = "" if weights == "int8" else " --weights int8 makes it smaller;"
@@ -90,8 +90,8 @@ def _embedded(run: AnyRun, page: str) -> str:
 # -- the model -------------------------------------------------------------------------------------------------------
 
 
-def _model(run: AnyRun, block: PageWeights) -> dict[str, Any]:
-    """Everything that the worker needs but the numbers."""
+def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
+    """Everything that the worker needs but the numbers, which are added to `block`."""
     model, task = run.model, _task(run)
     about = {
         "system": str(run.recipe.system).rpartition(":")[2],

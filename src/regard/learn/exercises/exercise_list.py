@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,8 +75,32 @@ def find_exercise(name: str) -> Exercise:
 
 
 def write_sheet(exercise: Exercise, path: Path) -> None:
-    """The sheet as a new file; one that is there already is left as it is."""
-    write_new(path, exercise.sheet)
+    """The sheet as a new file, or as a notebook if it ends in .ipynb; one that is there already is left as it is."""
+    write_new(path, sheet_notebook(exercise) if path.suffix == ".ipynb" else exercise.sheet)
+
+
+def sheet_notebook(exercise: Exercise) -> str:
+    """The sheet as a notebook: its text, and a cell with the function that `%%check` grades."""
+    tree = ast.parse(exercise.sheet)
+    (function,) = (node for node in tree.body if getattr(node, "name", "") == exercise.function)
+    title, _, text = (ast.get_docstring(tree) or "").partition("\n")
+    text = text.strip().rpartition("\n\n")[0]  # without the line about files
+    cells = [
+        ("markdown", f"# {title}\n\n```text\n{text}\n```"),
+        ("code", "%load_ext regard.learn"),
+        ("code", f"%%check {exercise.name}\n{ast.get_source_segment(exercise.sheet, function)}"),
+    ]
+    book = {
+        "cells": [
+            {"cell_type": kind, "id": f"{exercise.name}-{place}", "metadata": {}, "source": source.splitlines(True)}
+            | ({"execution_count": None, "outputs": []} if kind == "code" else {})
+            for place, (kind, source) in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
 
 
 def exercise_of(path: Path) -> Exercise:
