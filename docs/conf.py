@@ -15,6 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from live_pages import with_live_figures, write_live_figures
 from reference_pages import PAGES, api_reference
 
 from regard import __version__
@@ -70,7 +71,9 @@ def write_math(self: Any, node: Any) -> None:
 
     block = node.tagname == "math_block"
     formula = as_mathml(node.astext(), block=block)
-    self.body.append(f"<div class='math' style='margin: 0.6em 0'>{formula}</div>" if block else formula)
+    self.body.append(
+        f"<div class='math' style='margin: 0.6em 0; overflow-x: auto'>{formula}</div>" if block else formula
+    )
     raise SkipNode
 
 
@@ -116,9 +119,22 @@ def lead_to_the_first_page(app: Any, problem: Exception | None) -> None:
         (Path(app.outdir) / "index.html").write_text(page, encoding="utf-8")
 
 
+def add_live_figures(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    if name.startswith("docs/learn/"):
+        context["body"] = with_live_figures(context["body"])
+
+
+def write_scripts(app: Any, problem: Exception | None) -> None:
+    """The program and the data of the live figures: _static/live/."""
+    if problem is None:
+        write_live_figures(Path(app.outdir) / "_static" / "live")
+
+
 def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.add_config_value("gallery_pages", gallery_names(), "html")
     app.connect("source-read", complete)
+    app.connect("html-page-context", add_live_figures)
+    app.connect("build-finished", write_scripts)
     app.connect("build-finished", write_live_models)
     app.connect("build-finished", lead_to_the_first_page)

@@ -55,7 +55,7 @@ def main() -> None:
             text=True,
         )
         assert lab.stdout is not None
-        address = lab.stdout.readline().strip()
+        address = lab.stdout.readline().strip().partition("?")[0]
         load = os.getloadavg()[0]
         with sync_playwright() as driver:
             program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -1,49 +1,69 @@
-"""Texts larger than memory: how much memory does training on a file of n bytes take?
+"""Texts larger than memory: how long does training on a file of n bytes take to start, and how much memory?
 
     python studies/large_text.py --megabytes 64 256 1024 [--system lstm] [--tokenizer word]
+    python studies/large_text.py --files novels.txt
 
 For each size a file of that many bytes is written (random words with Zipf's frequencies, so that nothing compresses to
 a few lines), and a tiny system is trained on it for a few steps in a process of its own: split, vocabulary, tokens,
-batches, validation. Printed: seconds, and the largest resident memory of that process and of those that cut text for
-it. Pages of mapped files (the tokens, the libraries) count as resident while the system keeps them, and can be dropped
-at any time; the last column leaves them out.
+batches, validation; then a second time, with everything cached. `--files`: these files instead. Printed: seconds before
+the first step, as the training reports them (`import torch` included); seconds and processor seconds of the whole
+command; the largest resident memory of that process, and of it and those that cut text for it together. Pages of mapped
+files (the tokens, the libraries) count as resident while the system keeps them, and can be dropped at any time; the
+last column leaves them out.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 WORDS = 50_000
+SETTLED = 4.0  # seconds after which a file that was written counts as settled
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Memory of training by the size of the text.")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[64, 256, 1024])
+    parser.add_argument("--files", type=Path, nargs="+", default=[])
     parser.add_argument("--system", default="lstm")
     parser.add_argument("--tokenizer", default="word")
     parser.add_argument("--steps", type=int, default=50)
     options = parser.parse_args()
-    print(f"{'text':>10} {'seconds':>9} {'resident, training process':>28} {'all processes':>15} {'without files':>15}")
-    for megabytes in options.megabytes:
+    print("      text  cache     start  seconds  processor s  resident  all processes  without files")
+    for wanted in options.files or options.megabytes:
         with tempfile.TemporaryDirectory() as folder:
-            text = Path(folder) / "text.txt"
-            write(text, megabytes << 20)
-            began = time.perf_counter()
-            own, everyone, held = watch(train(options, text, Path(folder)))
-            print(
-                f"{megabytes:>7} MB {time.perf_counter() - began:>9.0f} {own / 2**20:>25.0f} MB "
-                f"{everyone / 2**20:>12.0f} MB {held / 2**20:>12.0f} MB",
-                flush=True,
-            )
+            text = wanted if options.files else Path(folder) / "text.txt"
+            if not options.files:
+                write(text, wanted << 20)
+                time.sleep(SETTLED)
+            for heat in ("cold", "warm"):
+                began, before = time.perf_counter(), processor_seconds()
+                with open(Path(folder) / "log", "w+b") as log:
+                    own, everyone, held = watch(train(options, text.absolute(), Path(folder), heat, log))
+                    log.seek(0)
+                    start = re.findall(rb"\(start (.*?),", log.read())[-1].decode()
+                print(
+                    f"{text.stat().st_size / 1e6:>7.0f} MB  {heat}  {start:>8}  {time.perf_counter() - began:>7.1f}  "
+                    f"{processor_seconds() - before:>11.1f}  {own / 2**20:>5.0f} MB  {everyone / 2**20:>10.0f} MB  "
+                    f"{held / 2**20:>10.0f} MB",
+                    flush=True,
+                )
+
+
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def write(path: Path, size: int) -> None:
@@ -61,14 +81,15 @@ def write(path: Path, size: int) -> None:
                 stream.write(" ".join(line) + "\n")
 
 
-def train(options: argparse.Namespace, text: Path, folder: Path) -> subprocess.Popen[bytes]:
-    words = ["train", options.system, "--data", text, "--run", folder / "run", "--size", "tiny"]
+def train(options: argparse.Namespace, text: Path, folder: Path, name: str, log: BinaryIO) -> subprocess.Popen[bytes]:
+    words = ["train", options.system, "--data", text, "--run", folder / name, "--size", "tiny"]
     words += ["--data.tokenizer", options.tokenizer, "--data.vocabulary", 10_000, "--training.steps", options.steps]
     words += ["--training.validation-tokens", 20_000]
     return subprocess.Popen(
         [sys.executable, "-m", "regard", *map(str, words)],
         env={**os.environ, "REGARD_CACHE": str(folder / "cache")},
         stdout=subprocess.DEVNULL,
+        stderr=log,
     )
 
 

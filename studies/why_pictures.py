@@ -46,7 +46,7 @@ def main() -> None:
     words = ["-P", "-m", "regard", "lab", str(given.runs), "--port=0", "--no-browser"]
     lab = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
     assert lab.stdout is not None
-    address = lab.stdout.readline().strip()
+    address = lab.stdout.readline().strip().partition("?")[0]
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1240, "height": 900}, reduced_motion="reduce")

@@ -1,5 +1,6 @@
 """Small real things that several tests share."""
 
+import gc
 import os
 import random
 import sys
@@ -41,6 +42,18 @@ def _own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+@pytest.fixture(scope="session")
+def warm():
+    """The path of a `python` that need not import PyTorch; the usual one where it cannot be had."""
+    if sys.platform != "linux":
+        yield sys.executable
+        return
+    from warm_python import warm_python
+
+    with warm_python() as program:
+        yield program
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
     """Ends a test that hangs. What is only slow on a busy machine is no failure: the limit grows with the load."""
@@ -60,6 +73,17 @@ def pytest_runtest_setup():
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """What is imported and collected stays: half of a process's time could go into looking for garbage in it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):

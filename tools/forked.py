@@ -6,6 +6,7 @@ else (a traceback, a signal, no end), which is a defect.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import signal
@@ -173,6 +174,7 @@ class Started:
 def _run_module(
     module: str, words: list[str], streams: list[Connection], environment: dict[str, str], cwd: str, session: bool
 ) -> None:
+    gc.freeze()  # what was imported before the fork is no garbage
     if session:
         os.setsid()
     for number, stream in enumerate(streams):
@@ -199,6 +201,7 @@ def open_streams() -> None:
 def _run(
     words: list[str], streams: list[str], setting: dict[str, Any], before: Any, arguments: tuple[Any, ...]
 ) -> None:
+    gc.freeze()
     os.setsid()  # so that it can be ended with the processes it starts
     for number, (path, flags) in enumerate(zip(streams, (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT] * 2))):
         os.dup2(os.open(path, flags, 0o600), number)

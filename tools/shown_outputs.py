@@ -173,12 +173,12 @@ def _cut(shown: str, printed: str) -> str:
 class Session:
     """A folder in which commands and statements are run, each once, as a reader would run them."""
 
-    def __init__(self, folder: Path, cache: Path):
+    def __init__(self, folder: Path, cache: Path, python: str = sys.executable):
         self.folder, self.done, self.names = folder, {}, {}
         programs = folder / ".programs"
         programs.mkdir()
         for name, words in {"regard": "-P -m regard", "python": ""}.items():
-            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+            (programs / name).write_text(f'#!/bin/sh\nexec "{python}" {words} "$@"\n')
             (programs / name).chmod(0o755)
         source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         self.environment = {

@@ -33,7 +33,7 @@ FAMILIES = (
     "Newer is not always better: rnn, lstm and gru are one family and nnlm with its window is another; self-attention "
     "is the core of a gpt layer alone, and dan averages all words and ignores their order."
 )
-NOTHING = "(nothing: it was not trained long enough)"
+NOTHING = "(empty: the model was not trained long enough)"
 
 
 def run_demo(

@@ -200,12 +200,13 @@ def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> 
         )
     if bandwidth is not None and (not isinstance(bandwidth, (Real, np.number)) or not bandwidth > 0.0):
         raise RegardError(
-            f"bandwidth must be a number above 0, not {bandwidth!r}: for only the nearest key, use a very small one."
+            f"bandwidth must be a number above 0, not {bandwidth!r}: to select only the nearest key, use a very "
+            f"small one."
         )
     needed = WEIGHTS.get(score, set()) if isinstance(score, str) else set()
     if given != needed:
         needs = f"score {score} needs {', '.join(sorted(needed)) or 'no weights'}"
-        raise RegardError(f"{needs}, and was given {', '.join(sorted(given)) or 'none'}: give exactly these.")
+        raise RegardError(f"{needs}, but got {', '.join(sorted(given)) or 'none'}: give exactly the ones it needs.")
 
 
 def _check_widths(score: str, query: int, key: int, given: dict[str, Tensor]) -> None:
@@ -273,7 +274,9 @@ def as_sequences(
     if numbers:
         query, keys = query[..., None], keys[:, None]
     if query.dim() == 0:
-        raise RegardError("One number is a query only where keys are numbers: give keys of shape [m], or a query [d].")
+        raise RegardError(
+            "A single number can be a query only if the keys are numbers: give keys of shape [m], or a query [d]."
+        )
     if plain:
         values = values[:, None]
     if keys.size(-2) != values.size(-2):
@@ -295,7 +298,7 @@ def may_see(mask: Array | None, query: Tensor, keys: Tensor, values: Tensor) -> 
     if not broadcasts(*batches):
         raise RegardError(
             f"Batches of shape {', '.join(str(tuple(batch)) for batch in batches)} of query, keys and values do not "
-            "match: give equal ones, or 1 where all share one."
+            "match: give equal shapes, or size 1 where one is shared."
         )
     batch = torch.broadcast_shapes(*batches[:2])
     shape = (*batch, query.size(-2), keys.size(-2))
@@ -307,5 +310,5 @@ def may_see(mask: Array | None, query: Tensor, keys: Tensor, values: Tensor) -> 
     except RuntimeError:
         raise RegardError(f"mask has shape {tuple(seen.shape)} but must fit the weights' shape, {shape}.") from None
     if not seen.any(dim=-1).all():
-        raise RegardError("A query sees no key at all: let the mask be true for at least one key in every row.")
+        raise RegardError("A query has no key to attend to: make the mask true for at least one key in every row.")
     return seen

@@ -28,7 +28,8 @@ SHORT = ["--model.width", "32", "--training.steps", "24", "--training.evaluate-e
 
 @dataclass
 class Lab:
-    url: str
+    url: str  # without the token
+    address: str  # as it is printed
     folder: Path
     process: subprocess.Popen
 
@@ -108,7 +109,8 @@ def start_lab(folder, *words):
         text=True,
         env=environment,
     )
-    return Lab(process.stdout.readline().strip(), folder, process)
+    address = process.stdout.readline().strip()
+    return Lab(address.partition("?")[0], address, folder, process)
 
 
 def stop_lab(lab):
@@ -119,11 +121,11 @@ def stop_lab(lab):
 
 @pytest.fixture(scope="module")
 def lab_over():
-    """Open a lab over another folder: lab_over(folder)."""
+    """Open a lab over another folder: lab_over(folder), or with options: lab_over(folder, "--read-only")."""
     labs = []
 
-    def start(folder):
-        labs.append(start_lab(folder))
+    def start(folder, *words):
+        labs.append(start_lab(folder, *words))
         return labs[-1]
 
     yield start

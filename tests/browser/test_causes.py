@@ -78,8 +78,8 @@ def test_a_word_is_swapped_with_the_other_text(lab, page, gpt):
     open_view(lab, page, "gpt")
     page.locator(".words button").nth(5).click()
     assert part_of(page).input_value() == "embedding@5"
-    page.get_by_role("button", name="Swap with other text").click()
-    field = page.get_by_label("Other text, to swap with")
+    page.get_by_role("button", name="Swap in from other text").click()
+    field = page.get_by_label("Other text, to swap in from")
     expect(field).to_be_focused()
     field.fill(OTHER)
     field.press("Enter")
@@ -87,7 +87,7 @@ def test_a_word_is_swapped_with_the_other_text(lab, page, gpt):
     swapped = gpt.trace(TEXT, intervene=replacements(["swap embedding@5"], *readings))
     assert abs(changed_to(page, 5) - log_of(swapped, 5)) < 0.006
     assert log_of(swapped, 4) == pytest.approx(log_of(gpt.trace(TEXT), 4))  # nothing before it changes
-    page.get_by_role("button", name="Replace by mean").click()  # the same place: instead of the swap
+    page.get_by_role("button", name="Replace with mean").click()  # the same place: instead of the swap
     page.wait_for_function("() => location.hash.includes('mean+embedding')")
     assert changes_in(page) == ["mean embedding@5 gpt"]
 
@@ -173,7 +173,7 @@ def test_a_changed_translator_says_what_it_would_write(lab, page):
     open_view(lab, page, name, view="translation", text=text, change=f"zero {place} {name}")
     own = run.trace(text, intervene={place: 0.0}).translation
     assert own != run.translate(text)
-    expect(page.locator(".compared")).to_contain_text(f"With this change it would write “{own}”.")
+    expect(page.locator(".compared")).to_contain_text(f"With this change the translation would be “{own}”.")
     with_target = run.trace(text, target=run.translate(text), intervene={place: 0.0})
     assert abs(changed_to(page, 1) - log_of(with_target, 1)) < 0.006
     page.locator(".words").first.locator("button").nth(1).click()  # a source word

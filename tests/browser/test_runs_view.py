@@ -120,7 +120,7 @@ def test_a_run_is_started_from_the_form_watched_stopped_and_goes_on(own_lab, pag
 @pytest.mark.slow
 def test_a_first_visit_has_a_model_within_two_clicks_and_a_tour_of_five_steps(own_lab, page):
     page.goto(own_lab.url)
-    expect(page.get_by_role("heading", name="Look inside a model that has learned")).to_be_visible()
+    expect(page.get_by_role("heading", name="Look inside a trained model")).to_be_visible()
     page.locator(".card", has_text="gallery/gpt").get_by_role("link", name="Look inside").click()
     expect(page.get_by_role("heading", name="gallery/gpt")).to_be_visible(timeout=120_000)
     page.goto(own_lab.url)

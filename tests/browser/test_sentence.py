@@ -185,7 +185,9 @@ def test_a_run_that_has_hardly_learned_says_so(lab, page, trained_folder):
     found = progress_of(trained_folder / "gpt")
     assert found["perplexity"] > found["bigram"] > 1  # it trained for a few steps on letters
     open_view(lab, page, ("gpt", "ngram"))
-    expect(page.locator(".panel[data-run=gpt] .not-learned")).to_contain_text("after 24 steps: not learned yet")
+    expect(page.locator(".panel[data-run=gpt] .not-learned")).to_contain_text(
+        "after 24 steps: this model has not learned yet"
+    )
     expect(page.locator(".panel[data-run=ngram] .not-learned")).to_be_hidden()
     page.goto(f"{lab.url}#/translation?run=transformer&text={quote('The cat is here.')}")
     expect(page.locator(".panel[data-run=transformer] .not-learned")).to_contain_text("not learned yet")

@@ -82,6 +82,36 @@ def test_a_page_of_each_kind_fits_a_desk_and_a_phone(site, page, name, scheme):
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
 
 
+@pytest.mark.parametrize(("name", "figure"), [("recurrent", "gradient"), ("translation", "alignment")])
+def test_a_live_figure_opens_when_it_is_scrolled_to_and_obeys_the_keyboard(site, page, name, figure):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "docs" / "learn" / f"{name}.html").as_uri())
+    held = page.locator(f'[data-live="{figure}"]')
+    assert held.locator("img").count() == 1
+    assert not [url for url in asked if url.endswith(".js") and "/live/" in url]
+    held.scroll_into_view_if_needed()
+    held.locator(".live-figure svg").wait_for()
+    assert all(url.startswith(("file:", "data:")) for url in asked)
+    before = held.locator("[role=status]").inner_text()
+    if figure == "gradient":
+        held.locator("input[type=range]").first.press("ArrowLeft")
+    else:
+        held.locator("input[type=text]").fill("zyxwvut")
+        assert "does not know “zyxwvut”" in held.locator("[role=status]").inner_text()
+    assert held.locator("[role=status]").inner_text() != before
+
+
+def test_without_javascript_a_picture_is_in_the_place_of_a_live_figure(site, page):
+    plain = page.context.browser.new_context(java_script_enabled=False)
+    try:
+        one = plain.new_page()
+        one.goto((site / "docs" / "learn" / "gpt.html").as_uri())
+        assert one.locator('[data-live="temperature"] img').is_visible()
+    finally:
+        plain.close()
+
+
 def test_a_model_of_the_gallery_runs_on_the_site(site, page):
     page.goto((site / "docs" / "guides" / "gallery.html").as_uri())
     frame = page.locator("article iframe")

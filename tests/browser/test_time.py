@@ -49,3 +49,30 @@ def test_the_plane_shows_the_last_moment_best_and_turns_with_nothing():
 def test_neighbours_point_the_same_way():
     table = np.array([[1.0, 0.0], [2.0, 0.1], [0.0, 1.0], [0.1, 3.0]])
     assert neighbours(table, 1)[:, 0].tolist() == [1, 0, 3, 2]
+
+
+def test_the_film_plays_to_its_end_and_is_saved_as_a_page_that_plays(lab, page, tmp_path):
+    page.goto(f"{lab.url}#/time?run=lstm&text=The+cat&at=16")
+    page.wait_for_selector(".time[data-moment='16'] .words button")
+    page.click("text=▶ Play")
+    page.wait_for_selector("text=❚❚ Pause")
+    page.wait_for_selector(".time[data-moment='24']")
+    page.wait_for_selector("text=▶ Play")
+    with page.expect_download() as saved:
+        page.click("text=Save the film as a page")
+    saved.value.save_as(tmp_path / "film.html")
+    page.goto((tmp_path / "film.html").as_uri())
+    frames = page.locator("[data-frame]")
+    assert [one.split(" · ")[0] for one in frames.evaluate_all("all => all.map(one => one.dataset.frame)")] == [
+        f"step {step} of 24" for step in (0, 8, 16, 24)
+    ]
+    assert [one.is_visible() for one in frames.all()] == [False, False, False, True]
+    slider = page.locator("input[aria-label='Training step']")
+    slider.press("Home")
+    assert frames.first.is_visible()
+    assert page.inner_text(".time-bar p").startswith("step 0 of 24")
+    before = frames.first.locator(".words .p").first.inner_text()
+    page.click("text=▶ Play")
+    page.wait_for_selector("[data-frame]:visible >> nth=0")
+    frames.last.wait_for()
+    assert frames.last.locator(".words .p").first.inner_text() != before

@@ -52,7 +52,7 @@ def test_another_word_and_the_rest_is_translated_again(lab, page, translator):
 @pytest.mark.slow
 def test_a_whole_file_has_its_score_by_length_and_its_worst_sentences(lab, page, translator):
     page.goto(f"{lab.url}#/translation/file?run=transformer&data=valid")
-    page.click("text=Translate all of it")
+    page.click("text=Translate the whole file")
     page.wait_for_selector(".differences li", timeout=120_000)
     true = translator.evaluate("valid")
     assert f"{true['sentences']} sentences" in page.inner_text(".cards")

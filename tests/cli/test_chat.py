@@ -80,7 +80,7 @@ def test_the_text_is_saved_in_a_new_file_only(regard, wrong, trained, tmp_path):
     words = f"/temperature 0\n/tokens 5\nThe cat\n/save {story}\n/text\n"
     _, out, _ = regard("chat", trained["lstm"], stdin=words)
     assert story.read_text() == out[len(out) // 2 :]
-    assert "exists already" in wrong("chat", trained["lstm"], stdin=f"x\n/save {story}\n")
+    assert "already exists" in wrong("chat", trained["lstm"], stdin=f"x\n/save {story}\n")
     assert story.read_text() == out[len(out) // 2 :]
 
 
@@ -118,7 +118,7 @@ def test_a_translator_can_draw_and_forget(regard, translator):
         ("/undo", "nothing to undo"),
         ("/retry", "nothing to retry"),
         ("/take 99", "a number from 1 to"),
-        ("/save", "Name the file"),
+        ("/save", "Give a file name"),
         ("/save ~nouser/x", "Could not write"),
         ("/save a\0b", "Could not write"),
         (f"/save {'x' * 300}", "choose another name"),
@@ -170,7 +170,7 @@ def test_a_terminal_remembers_lines_and_completes_commands(trained):
     terminal.type("/tempe\t 0\n")
     terminal.expect(r"> ")
     terminal.type("/he\t\n")
-    terminal.expect(r"the most probable \(now 0\.0\)")
+    terminal.expect(r"the most probable token \(now 0\.0\)")
     terminal.expect(r"> ")
     terminal.type("A bird\n")
     terminal.expect(r"> ")

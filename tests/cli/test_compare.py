@@ -101,7 +101,7 @@ def test_csv_and_latex_hold_the_table_and_are_never_written_over(regard, compare
         before = (compared / "t.csv").read_text()
         code, _, errors = again(regard, compared, text_file, option, compared / "t.csv")
         assert code == 2
-        assert "exists already" in errors
+        assert "already exists" in errors
         assert (compared / "t.csv").read_text() == before
 
 
@@ -134,7 +134,7 @@ def test_a_folder_is_never_written_over(regard, compared, text_file, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     code, _, errors = regard(*words, "--run", tmp_path)
     assert code == 2
-    assert "exists already" in errors
+    assert "already exists" in errors
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
@@ -144,7 +144,7 @@ def test_a_folder_is_never_written_over(regard, compared, text_file, tmp_path):
         (["lstm"], "--data"),
         (["lsmt", "--data", "pyref"], "did you mean lstm"),
         (["lstm", "--data", "pyref", "--match", "tokens", "--budget", "60s"], "needs a budget in tokens"),
-        (["lstm", "--data", "pyref", "--model.haeds", "2"], "No system of this comparison"),
+        (["lstm", "--data", "pyref", "--model.haeds", "2"], "No system in this comparison"),
         (["lstm", "--data", "pyref", "--sedes", "2"], "There is no option --sedes: did you mean --seeds?"),
         (["lstm", "--data", "nowhere.txt"], "There is no corpus"),
         (["lstm", "--data", "pyref", "--training.device", "abacus"], "abacus"),

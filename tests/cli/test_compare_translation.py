@@ -101,9 +101,9 @@ def test_table_csv_latex_and_report_say_the_same(regard, compared, pairs, rows):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["seq2seq", "lstm"], "compare those of one task"),
+        (["seq2seq", "lstm"], "compare systems for the same task"),
         (["seq2seq", "--prompt", "They"], "--prompt applies to language models"),
-        (["seq2seq", "--budget", "9s", "--jobs", "2"], "--match seconds counts time"),
+        (["seq2seq", "--budget", "9s", "--jobs", "2"], "--match seconds measures time"),
         (["seq2seq", "--data.tokeniser", "char"], "did you mean data.tokenizer?"),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_run_without_a_digest_is_refused_in_one_sentence(run, wrong):
     facts = json.loads((run / "run.json").read_text())
     del facts["blake2b"]
     (run / "run.json").write_text(json.dumps(facts))
-    assert f"{run / 'run.json'} has no digest: an older Regard wrote it" in wrong("evaluate", run)
+    assert f"{run / 'run.json'} has no digest: it was written by an older version of Regard" in wrong("evaluate", run)
 
 
 @pytest.mark.parametrize("change, said", [

@@ -99,7 +99,10 @@ def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, 
 
 FILES = {  # of each part: what Regard writes there, and what it does not
     "tokens": (
-        [f"{{h}}.{what}" for what in ("npy", "json", "lock", "part", "pairs", "tokenizer", "overlap", "split")]
+        [
+            f"{{h}}.{what}"
+            for what in ("npy", "json", "lock", "part", "pairs", "tokenizer", "overlap", "split", "unseen", "digest")
+        ]
         + [".{h}.json.01234567.part", ".{h}.pairs.lock", ".{h}.overlap.01234567.part"],
         ["weights.npy", "a/{h}.npy", "my.pairs", "{h}.tokenizer.json"],
     ),

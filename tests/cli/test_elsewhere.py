@@ -150,7 +150,7 @@ def test_what_is_wrong_is_said_before_anything_is_trained(wrong, text_file, tmp_
         assert "--on ray takes gpus=N and address=…, not partition" in wrong(*words, "--on", "ray:partition=x")
     monkeypatch.setattr(elsewhere.shutil, "which", lambda name: None)
     if elsewhere.find_spec("submitit"):
-        assert "There is no Slurm here" in wrong(*words, "--on", "slurm")
+        assert "Slurm is not available here" in wrong(*words, "--on", "slurm")
     monkeypatch.setattr(elsewhere, "find_spec", lambda name: None)
     assert "pip install 'regard[slurm]'" in wrong(*words, "--on", "slurm")
     assert "pip install 'regard[ray]'" in wrong(*words, "--on", "ray")

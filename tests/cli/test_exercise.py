@@ -35,7 +35,7 @@ def test_a_file_is_written_once(regard, wrong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert regard("exercise", "lstm-gates")[1] == "lstm_gates.py\n"
     (tmp_path / "lstm_gates.py").write_text("mine")
-    assert "exists already" in wrong("exercise", "lstm-gates")
+    assert "already exists" in wrong("exercise", "lstm-gates")
     assert (tmp_path / "lstm_gates.py").read_text() == "mine"
 
 
@@ -80,8 +80,8 @@ def test_a_mistake_is_named_and_then_it_is_right(regard, mine):
 def test_what_never_ends_is_ended(mine):
     found = grade_file(mine("while True:\n        pass"), seed=1, limit=5)
     assert not found["right"]
-    assert "was not done after 5 seconds in line 2" in found["sentence"]
-    assert "of mine.py: is there a loop that never ends?" in found["sentence"]
+    assert "did not finish within 5 seconds in line 2" in found["sentence"]
+    assert "of mine.py: is there an infinite loop?" in found["sentence"]
 
 
 def test_what_ends_the_process_is_told(mine):

@@ -44,7 +44,7 @@ def test_what_a_killed_writer_left_of_a_new_file_is_removed_by_the_next(tmp_path
     (tmp_path / ".page.html.4567abcd.part" / "kept").mkdir(parents=True)  # of a folder
     write_new(tmp_path / "page.html", "whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".other.html.0123abcd.part", "page.html"]
-    with pytest.raises(RegardError, match="exists already"):
+    with pytest.raises(RegardError, match="already exists"):
         write_new(tmp_path / "page.html", "another")
     assert (tmp_path / "page.html").read_text() == "whole"
     assert not (tmp_path / ".page.html.lock").exists()
@@ -112,7 +112,7 @@ def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch):
         if not links:
             monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(PermissionError()))
         write_text(tmp_path / f"new{links}", "first", new=True)
-        with pytest.raises(RegardError, match="exists already"):
+        with pytest.raises(RegardError, match="already exists"):
             write_text(tmp_path / f"new{links}", "second", new=True)
         assert (tmp_path / f"new{links}").read_text() == "first"
     assert len(list(tmp_path.iterdir())) == 2

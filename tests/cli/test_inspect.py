@@ -171,7 +171,7 @@ def test_the_page_is_one_offline_file_that_is_never_overwritten(regard, runs, wr
     assert out.strip() == str(page)
     written = page.read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\((?!["']?data:)|fetch\(""", written)
-    assert "exists already" in wrong("inspect", runs[system], text, "--html", page)
+    assert "already exists" in wrong("inspect", runs[system], text, "--html", page)
     assert page.read_text(encoding="utf-8") == written
 
 

@@ -75,7 +75,7 @@ def test_a_disk_that_is_full_beside_the_training_is_one_sentence(regard, text_fi
     sentences = [line for line in errors.splitlines() if line.startswith("regard: ")]
     assert (code, len(sentences)) == (2, 1), errors
     assert "The disk is full, so" in sentences[0]
-    assert "what was there before is untouched" in sentences[0]
+    assert "the previous contents are unchanged" in sentences[0]
     assert step_of(tmp_path / "run") == 2
     code, _, errors = regard("resume", tmp_path / "run")
     assert code == 0, errors

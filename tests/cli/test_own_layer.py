@@ -165,7 +165,7 @@ MISTAKES = {
         return super().explain(x + x.flip(1), state, span)
 """,
         {2},
-        "other tokens from position",
+        "changing the tokens from position",
     ),
     "keeps its state on the module": (
         """
@@ -176,7 +176,7 @@ MISTAKES = {
         return {"hidden": self.kept}
 """,
         {1, 3},
-        "nothing may be kept on the module between calls",
+        "a module must not store anything between calls",
     ),
     "forgets what it was given": (
         """
@@ -293,7 +293,7 @@ MISTAKES = {
         return {"hidden": 0.0 * (self.input(x) + self.hidden(state["hidden"]))}
 """,
         {13},
-        "it does not learn what it is shown",
+        "it does not learn its training text",
     ),
     "begins with a shout": (
         """
@@ -301,7 +301,7 @@ MISTAKES = {
         return {"hidden": 30 * (self.input(x) + self.hidden(state["hidden"])).tanh()}
 """,
         {13},
-        "its first outputs are too large",
+        "its initial outputs are too large",
     ),
     "divides by nothing": (
         STEP

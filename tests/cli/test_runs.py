@@ -159,7 +159,7 @@ def test_a_renamed_run_is_the_same_run(regard, shelf, text_file):
 
 
 def test_a_name_that_is_taken_or_none_is_refused(wrong, shelf):
-    assert "exists already" in wrong("runs", "rename", "runs/lstm", "gpt")
+    assert "already exists" in wrong("runs", "rename", "runs/lstm", "gpt")
     for name in ("a/b", "..", ".hidden", "", "a\nb"):
         assert "is not a valid name" in wrong("runs", "rename", "runs/lstm", name)
     (shelf / "comparison.json").write_text("{}")

@@ -7,9 +7,9 @@ from shown_outputs import PAGES, Session, Step, difference, differs, renewed, st
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory):
+def session(tmp_path_factory, warm):
     """One folder for all pages, so that a training that two of them show is run once."""
-    return Session(tmp_path_factory.mktemp("pages"), tmp_path_factory.mktemp("pages-cache"))
+    return Session(tmp_path_factory.mktemp("pages"), tmp_path_factory.mktemp("pages-cache"), warm)
 
 
 @pytest.mark.slow

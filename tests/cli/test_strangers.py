@@ -254,7 +254,7 @@ def test_nothing_in_a_comparison_is_removed(here, regard):
     code, _, errors = regard(*words)
     assert code == 2, errors
     assert "points outside the comparison" in errors
-    assert "exists already and is not a run" in errors
+    assert "already exists and is not a run" in errors
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -15,7 +15,7 @@ from regard.corpora.phrasebook import make_pairs
 from regard.training.checkpoint import load_tensors
 from regard.training.distributed import Group
 from regard.training.interrupts import stop_on_signals
-from torchrun_command import ended, torchrun
+from torchrun_command import ended, ranks, torchrun
 
 SETTINGS = [
     "--size", "tiny", "--training.steps", "30", "--training.evaluate-every", "10", "--training.checkpoint-every", "10",
@@ -70,11 +70,11 @@ NAMES = ["gpt", "gpt-sharded", "gpt-muon", "lstm", "transformer"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("system", "data", "more"), CASES, ids=NAMES)
-def test_two_processes_have_the_losses_of_one(system, data, more, corpora, regard, tmp_path):
+def test_two_processes_have_the_losses_of_one(system, data, more, corpora, regard, tmp_path, warm):
     words = ["train", system, "--data", corpora[data], *SETTINGS, *more]
-    together = torchrun(tmp_path, *words, "--run", "two")
-    assert regard(*words, "--run", tmp_path / "one")[0] == 0
-    code, out, errors = ended(together)
+    with ranks(warm, tmp_path, *words, "--run", "two") as together:  # below, torchrun itself starts them
+        assert regard(*words, "--run", tmp_path / "one")[0] == 0
+        code, out, errors = ended(*together)
     assert code == 0, errors
     assert out == "two\n"  # one voice
     assert errors.count("best validation") == 1
@@ -95,7 +95,7 @@ def test_a_process_dies_and_another_number_of_them_goes_on(corpora, regard, tmp_
     os.kill(worker(together.pid, rank=1), signal.SIGKILL)
     code, _, errors = ended(together)
     assert code != 0
-    assert "Another process of this training ended" in errors
+    assert "Another process of this training run ended" in errors
     assert "resume two" in errors
     assert step_of(tmp_path / "two") < 120
     code, _, errors = regard("resume", tmp_path / "two")

@@ -175,7 +175,7 @@ def test_a_generation_from_file_to_file_that_was_killed_goes_on_where_it_was(reg
     assert [json.loads(line)["line"] for line in whole] == [*range(1, 71)]
     code, _, errors = regard(*command)
     assert (code, out.read_bytes()) == (2, b"".join(whole))  # what is there is never written over
-    assert "exists already" in errors
+    assert "already exists" in errors
     out.unlink()
     part.write_bytes(b"".join(whole[:33]) + b"cut sh")  # as a kill leaves it
     (tmp_path / "out.txt.part.json").write_text(noted[0], encoding="utf-8")
@@ -321,12 +321,12 @@ def test_a_budget_for_hardly_a_step_is_said_to_be_short(regard, text_file, tmp_p
     train = ("train", "gpt", "--data", text_file, "--size", "tiny", "--training.threads", 1)
     code, _, err = regard(*train, "--budget", "0.01s", "--run", tmp_path / "short")
     assert code == 0
-    assert "Only 1 step fit into this budget: a longer --budget learns more." in err
+    assert "Only 1 step fit into this budget: use a longer --budget to learn more." in err
     words = [*train, "--budget", "0.01s", "--run", tmp_path / "small", "--model.width", 16]
     words[words.index("tiny")] = "small"
     code, _, err = regard(*words)
     assert code == 0
-    assert "Only 1 step fit into this budget: a smaller --size or a longer --budget learns more." in err
+    assert "Only 1 step fit into this budget: a smaller --size or use a longer --budget to learn more." in err
     code, _, err = regard(*train, "--training.steps", 2, "--run", tmp_path / "asked")
     assert code == 0
     assert "fitted" not in err
@@ -348,7 +348,7 @@ def test_an_n_gram_goes_out_as_arpa_and_comes_back(regard, trained, tmp_path):
     ours = [score.log_probability for score in package.load(trained["ngram"]).score(lines)]
     theirs = [score.log_probability for score in package.load(back).score(lines)]
     assert ours == pytest.approx(theirs, abs=1e-4)
-    assert "exists already" in regard("export", trained["ngram"], "--to", "arpa", "--out", file)[2]
+    assert "already exists" in regard("export", trained["ngram"], "--to", "arpa", "--out", file)[2]
     assert "imported without a text" in regard("evaluate", back)[2]
     assert regard("evaluate", back, "--data", package.load(trained["ngram"]).recipe.data.corpus)[0] == 0
 

@@ -29,10 +29,10 @@ def javascript(module: str, body: str, given):
         f"const given = JSON.parse({json.dumps(json.dumps(given))}, back);\n"
         f"const returned = await (async () => {{ {body} }})();\nreturn JSON.stringify(returned, plain); }})()"
     )
-    return _decoded(json.loads(_evaluated(whole)))
+    return _decoded(json.loads(evaluated(whole)))
 
 
-def _evaluated(whole: str) -> str:
+def evaluated(whole: str) -> str:
     if node := shutil.which("node"):
         program = f"{whole}.then((text) => process.stdout.write(text, () => process.exit(0)))"
         done = subprocess.run([node, "-"], input=program, capture_output=True, text=True, check=False)

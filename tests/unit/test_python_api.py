@@ -225,7 +225,7 @@ def test_a_run_of_another_kind_is_refused(runs):
     assert type(regard.load(folder, regard.LanguageRun)) is type(regard.load(folder, regard.Run)) is regard.LanguageRun
     with pytest.raises(regard.RegardError, match="is an lstm, so kind must be LanguageRun, not TranslationRun"):
         regard.load(folder, regard.TranslationRun)
-    with pytest.raises(regard.RegardError, match=r"exists already: `regard resume .*`.*, or choose another run\."):
+    with pytest.raises(regard.RegardError, match=r"already exists: `regard resume .*`.*, or choose another run\."):
         regard.train("lstm", data=LINES, run=folder)
 
 

@@ -42,7 +42,9 @@ def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
 def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
     """The object that `with_digest` was given; refused if `path`, which holds it, was changed since."""
     if DIGEST not in tree:
-        raise RegardError(f"{path} has no digest: an older Regard wrote it, or it was changed; create it again.")
+        raise RegardError(
+            f"{path} has no digest: it was written by an older version of Regard or was changed; create it again."
+        )
     entries = {key: value for key, value in tree.items() if key != DIGEST}
     if tree[DIGEST] != _entries_digest(entries):
         raise RegardError(f"{path} is damaged or was changed: restore it from a backup.")

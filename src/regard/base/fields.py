@@ -116,7 +116,7 @@ class TextField(Field):
         try:
             os.fsencode(value) if self.file else value.encode()
         except UnicodeEncodeError:
-            raise FieldError(f"{name} is not valid Unicode: it has half a surrogate pair.", name) from None
+            raise FieldError(f"{name} is not valid Unicode: it contains an unpaired surrogate.", name) from None
         if "\0" in value:
             raise FieldError(f"{name} contains a NUL character: remove it.", name)
         if not self.lines and BREAKS.search(value):

@@ -52,7 +52,7 @@ def _open_regular(path: str, flags: int) -> int:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is refused by `open`
         os.close(descriptor)
-        raise RegardError(f"{str(path)!r} is a pipe or a device: put a file there.")
+        raise RegardError(f"{str(path)!r} is a pipe or a device, not a file: replace it with a file.")
     return descriptor
 
 
@@ -72,7 +72,7 @@ class _Regular(io.FileIO):
         return content
 
     def _waits(self) -> RegardError:
-        return RegardError(f"{str(self.name)!r} is a pipe or a device: put a file there.")
+        return RegardError(f"{str(self.name)!r} is a pipe or a device, not a file: replace it with a file.")
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def check_size(stream: BinaryIO, path: Path, most: int, *, foreign: bool = False
 
 def _too_large(path: Path, most: int, foreign: bool) -> RegardError:
     size = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most} bytes"
-    so = "which is more than Regard reads" if foreign else "so Regard did not write it"
+    so = "more than Regard reads" if foreign else "so Regard did not write it"
     return RegardError(f"{str(path)!r} has more than {size}, {so}: check the file.")
 
 

@@ -49,7 +49,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             with open(file, "rb+") as handle:
                 os.fsync(handle.fileno())
         if os.path.lexists(path):
-            raise RegardError(f"{path} exists already and was not changed: choose another name.")
+            raise RegardError(f"{path} already exists and was not changed: choose another name.")
         temporary.rename(path)
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
@@ -61,7 +61,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def not_saved(path: Path, error: OSError) -> RegardError:
-    kept = "what was there before is untouched" if path.exists() else "nothing was written"
+    kept = "the previous contents are unchanged" if path.exists() else "nothing was written"
     if error.errno == errno.ENOSPC:
         return RegardError(f"The disk is full, so {str(path)!r} was not saved; {kept}: free some space.")
     return RegardError(f"{str(path)!r} could not be saved ({error.strerror or error}); {kept}: check the folder.")
@@ -88,7 +88,7 @@ def rename_new(made: Path, path: Path) -> None:
         else:
             made.unlink()
     except FileExistsError:
-        raise RegardError(f"{path} exists already and was not changed: choose another name.") from None
+        raise RegardError(f"{path} already exists and was not changed: choose another name.") from None
 
 
 def remove_partial_files(folder: Path, of: str | None = None) -> None:

@@ -66,7 +66,7 @@ BENCHES = (
     Bench(
         "recurrent-translate-train",
         "whole training steps of seq2seq and of Bahdanau's translator",
-        "the same nets in plain PyTorch, by nn.LSTM and by a loop over nn.GRUCell",
+        "the same networks in plain PyTorch, by nn.LSTM and by a loop over nn.GRUCell",
         "recurrent_translators:rows",
     ),
     Bench("translate-beam", "a Transformer translates with beam 5", "transformers' generate", "translators:beam_rows"),
@@ -92,7 +92,7 @@ BENCHES = (
     Bench(
         "linear-attention-train",
         "a linear-attention model's whole training step, long texts",
-        "the same net with flash-linear-attention's kernels; on a CPU with a weight for every pair of words",
+        "the same network with flash-linear-attention's kernels; on a CPU with a weight for every pair of words",
         "after_gpt:linear_rows",
     ),
     Bench(
@@ -105,7 +105,7 @@ BENCHES = (
     Bench("ngram-score", "a 5-gram scores text, from ids and from lines, on one CPU thread", "kenlm", "counting:rows"),
     Bench(
         "demo",
-        "the trainings of `regard demo`, each neural system's step, on one CPU thread",
+        "the training of `regard demo`, each neural system's step, on one CPU thread",
         "a plain PyTorch loop of the same model",
         "demo_systems:rows",
     ),
@@ -117,7 +117,7 @@ BENCHES = (
     ),
     Bench(
         "fast-rows",
-        "what each row of the table of fast code brings, in real work",
+        "the gain from each row of the table of fast code, in real work",
         "the same work without this row",
         "fast_rows:fast_rows",
         only_named=True,

@@ -64,7 +64,7 @@ class Client:
         if not answer.first:
             start = b"".join(answer.parts)  # an event may come in pieces
             if not start.startswith(b"HTTP/1.1 200"[: len(start)]):
-                raise RuntimeError(f"the server answered {start.splitlines()[0].decode()}")
+                raise RuntimeError(f"the server returned {start.splitlines()[0].decode()}")
             if b"data: " in start:
                 answer.first = time.perf_counter() - answer.began
         end = came if len(came) >= len(LAST_CHUNK) else b"".join(answer.parts[-8:])

@@ -2,7 +2,7 @@
 
 One token of a GPT, one sentence of a Transformer, and a training of one step, with what earlier commands left in the
 caches (warm) or with empty ones (cold): Regard's, Triton's and the PyTorch compiler's. Every call is a process of its
-own. On a CPU the models are tiny, on a GPU medium.
+own, unless a resident process answers (REGARD_RESIDENT). On a CPU the models are tiny, on a GPU medium.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ class TimedCommand:
 
     parameters = 0
 
-    def __init__(self, words: Sequence[str], said: str = "", *, cold: bool = False, trains: bool = False) -> None:
+    def __init__(
+        self, words: Sequence[str], said: str = "", *, cold: bool = False, trains: bool = False, resident: bool = False
+    ) -> None:
         self.words, self.said, self.cold, self.trains = words, said, cold, trains
+        self.minutes = "1" if resident else "0"
 
     def __call__(self) -> int:
         with TemporaryDirectory() as folder:
             cached = folder if self.cold else str(Path(work().name, "cache"))
             words = [*self.words, *(["--run", str(Path(folder, "run"))] if self.trains else [])]
             environment = os.environ | {name: str(Path(cached, name.lower())) for name in CACHES}
+            environment["REGARD_RESIDENT"] = self.minutes
             subprocess.run(
                 [sys.executable, "-P", *words],
                 input=self.said,
@@ -64,15 +68,14 @@ def trained(system: str, place: BenchPlace) -> str:
     return str(folder)
 
 
-def generate(place: BenchPlace) -> TimedCommand:
-    return TimedCommand(
-        [*REGARD, "generate", trained("gpt", place), "--max-tokens", "1", "--device", place.device.type]
-    )
+def generate(place: BenchPlace, resident: bool) -> TimedCommand:
+    words = [*REGARD, "generate", trained("gpt", place), "--max-tokens", "1", "--device", place.device.type]
+    return TimedCommand(words, resident=resident)
 
 
-def translate(place: BenchPlace) -> TimedCommand:
+def translate(place: BenchPlace, resident: bool) -> TimedCommand:
     words = [*REGARD, "translate", trained("transformer", place), "--device", place.device.type]
-    return TimedCommand(words, "They are watching.\n")
+    return TimedCommand(words, "They are watching.\n", resident=resident)
 
 
 def train(system: str, cold: bool, place: BenchPlace) -> TimedCommand:
@@ -83,8 +86,11 @@ def rows(place: BenchPlace) -> list[BenchRow]:
     if place.size == "quick":
         return [row("startup version", place, lambda: TimedCommand([*REGARD, "--version"]), "pass")]
     return [
-        row("startup generate", place, partial(generate, place)),
-        row("startup translate", place, partial(translate, place)),
+        *(
+            row(f"startup {verb.__name__}{' resident' * resident}", place, partial(verb, place, resident))
+            for verb in (generate, translate)
+            for resident in (False, True)
+        ),
         *(
             row(f"startup train {system} {heat}", place, partial(train, system, heat == "cold", place))
             for system in ("gpt", "transformer")

@@ -101,7 +101,7 @@ def take_turns(row: BenchRow, machine: Machine, repeats: int) -> BenchResult:
     ours = entries[0]
     for peer in entries[1:]:
         if ours.running and peer.running and peer.amount != ours.amount:
-            peer.leave(f"It wrote or read {peer.amount} tokens and not {ours.amount}, so it is not comparable.")
+            peer.leave(f"It wrote or read {peer.amount} tokens instead of {ours.amount}, so it is not comparable.")
     for _ in range(repeats):
         machine.take_turn()
         for entry in entries:
@@ -153,7 +153,7 @@ def attempt(do: Callable[[TimedContender, BenchRow], None], entry: TimedContende
         do(entry, row)
     except Exception as error:
         if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):
-            why = f"There is not enough memory for it on {row.place.device}."
+            why = f"There is not enough memory on {row.place.device}."
         elif entry.contender.name == "Regard":
             raise
         else:

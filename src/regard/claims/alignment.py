@@ -368,10 +368,11 @@ CLAIM = Claim(
     "relevant to the current prediction. … The dog ran really fast RNN: ☺ … I love you a lot RNN: ☹ … mixed order … "
     "need whole context",
     where="004:204; 001:78–95",
-    statement="On pairs whose words stand in another order, attention's links have a lower error rate than the "
-    "diagonal's. Most of its weight is on the words that the predicted one comes from, and it is these that the "
-    "prediction needs. Of a word that occurs twice it knows by context which is meant, better than word pairs and "
-    "places tell. An RNN that translates word by word does well where the order is the same and worse where it is "
+    statement="On pairs whose words are in a different order, attention's links have a lower error rate than the "
+    "diagonal's. Most of its weight is on the words that the predicted one comes from, and the prediction needs "
+    "these words. If a word occurs twice, it identifies the right occurrence from context, better than word pairs "
+    "and positions do. An RNN that translates word by word does well where the order is the same and worse where "
+    "it is "
     "not.",
     conditions=f"bahdanau of width {WIDTH}, {STEPS} steps on the phrasebook's sentences of at most {MAX_WORDS} words "
     f"made of its {COMMON} commonest words; held-out pairs with crossing links, against the grammar's gold alignment; "

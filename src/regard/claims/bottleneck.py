@@ -262,9 +262,11 @@ CLAIM = Claim(
     quote="you can't represent the meaning of a sentence in a BLEEPING vector! … INFORMATION CAN BE LOST IN THIS "
     "ENCODING OPERATION",
     where="000:30, 003:223",
-    statement="Within the lengths seen in training, and trained until nothing improves, quality falls with length "
-    "where one vector of fixed size carries the source, and not where attention looks back at it: on strings, and on "
-    "sentences.",
+    statement=(
+        "Within the lengths seen in training, and trained until nothing improves, quality falls with length if one "
+        "vector of fixed size carries the source, but not if attention looks back at it, both on strings and on "
+        "sentences."
+    ),
     conditions=f"Texts to be copied: strings of {SHORTEST} to {MAX_LETTERS} independent letters of {LETTERS}, fresh "
     f"ones at every step, or {SENTENCES} phrasebook sentences of {SHORTEST} to {MAX_WORDS} words. GRU; one vector of "
     f"width {NARROW}, {2 * NARROW} and {4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The "

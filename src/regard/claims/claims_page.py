@@ -22,7 +22,7 @@ from regard.report.progress import clock
 from regard.report.svg import svg
 from regard.report.table import text
 
-TITLE = "The lectures' statements, put to the test"
+TITLE = "Textbook claims, tested"
 STYLE = Template("""
 .claimed { max-width: 72rem; border-top: 1px solid $line; margin-top: 2.6rem }
 .claimed h2, .claimed h3 { line-height: 1.3 }
@@ -70,7 +70,7 @@ def claims_page(results: Sequence[ClaimResult], title: str = TITLE) -> str:
         heading(title, 1),
         _tally(results),
         _verdicts(results),
-        folded("How a verdict comes about, and what the references mean", *map(paragraph, _rule(results))),
+        folded("How verdicts are reached, and what the references mean", *map(paragraph, _rule(results))),
         *map(_claim, results),
         style=STYLE,
     )
@@ -93,7 +93,7 @@ def _tally(results: Sequence[ClaimResult]) -> str:
         one, more = verbs.get(verdict, ("is inconclusive", "are inconclusive"))
         if counts[verdict]:
             tallies.append(f"{_sign(verdict)} {counts[verdict]} {one if counts[verdict] == 1 else more}")
-    of = f"Of {len(results)} statements of the lectures: " if len(results) > 1 else ""
+    of = f"Of {len(results)} textbook claims: " if len(results) > 1 else ""
     of = f"Quick form, at reduced size. {of}" if any(result.quick for result in results) else of
     return f'<p class="finding">{of}{", &nbsp;".join(tallies)}.</p>'
 

@@ -263,8 +263,10 @@ CLAIM = Claim(
     quote="RNN work well on … next word prediction … sequence classification … but less well on … translation … "
     "sentence generation … Approach 2: bidirectional RNN … no long range dependency",
     where="001:68–108",
-    statement="RNNs keep up with attention at the next word and at classifying a text, but not at translation and at "
-    "writing sentences; a bidirectional RNN sees both sides of a word and still lacks long range.",
+    statement=(
+        "RNNs keep up with attention at predicting the next word and at classifying a text, but not at translating "
+        "and at generating sentences; a bidirectional RNN sees both sides of a word but still lacks long range."
+    ),
     conditions="7200 sentences of a grammar whose probabilities are known: next words and drawn sentences (LSTM of "
     "width 64 and gpt of width 32), and whether a verb agrees with a noun from which other words part it (LSTM and a "
     "Transformer block). The phrasebook's reordered English–French pairs of at most 8 words (seq2seq and bahdanau, GRU "

@@ -250,9 +250,11 @@ CLAIM = Claim(
     kinds=("measured",),
     quote="WORDS THAT HAVE SIMILAR MEANING WILL HAVE SIMILAR EMBEDDINGS.",
     where="003:133",
-    statement="Words that are used alike get similar vectors: two words of one class are nearer to each other than to "
-    "an equally frequent word of another; and, on real text, vectors are the more alike the more similar people find "
-    "the words.",
+    statement=(
+        "Words that are used in the same way get similar vectors: two words of one class are nearer to each other "
+        "than to an equally frequent word of another class, and on real text, the more similar people judge two words "
+        "to be, the more similar their vectors are."
+    ),
     conditions="Classes: embedding of a gpt of width 32 trained on 7200 sentences of the phrasebook; classes are the "
     f"lexicon's; words that occur at least {OFTEN} times; cosines after the mean was taken off; other-class words "
     "matched by frequency. Judgements: embedding of a gpt of width 64 trained on the text given by --data; pairs of "

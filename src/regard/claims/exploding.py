@@ -162,8 +162,8 @@ CLAIM = Claim(
     quote="MANY VALUES (WEIGHTS OR GRADIENTS) > 1 → EXPLODING GRADIENT … POSSIBLE SOLUTION: GRADIENT CLIPPING / SCALE "
     "BIG GRADIENTS.",
     where="003:147",
-    statement="The gradient through a linear recurrent network grows with distance exactly if the spectral radius of "
-    "its recurrent matrix is above 1, and clipping the gradient at c bounds a step of SGD by η c.",
+    statement="The gradient through a linear recurrent network grows with distance if and only if the spectral radius "
+    "of its recurrent matrix is above 1, and clipping the gradient at c bounds a step of SGD by η c.",
     conditions=f"h_t = V h_{{t−1}} + W x_t of width {WIDTH}, random V scaled to its spectral radius, distances "
     f"{FIRST} to {STEPS}, fp64. Clipping: a ReLU network with ρ = 1.5 over 40 words, one step of SGD without momentum.",
     control_words="V stretches some vectors (its largest singular value is above 1) and has ρ = 0.95: the gradient "

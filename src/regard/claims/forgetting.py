@@ -248,9 +248,9 @@ CLAIM = Claim(
     quote="“Forgetfulness” - hard to track information over many Steps … h_i ≈ Σ V^(i−j) W w_j … THEY DON'T "
     "REALLY SCALE WELL TO SEQUENCES THAT ARE OF LENGTH OF THOUSANDS OR TEN THOUSANDS OF TIME STEPS.",
     where="002:17; 003:235",
-    statement="What a linear recurrent state keeps of a word decays geometrically with distance exactly if ρ(V) < 1. "
-    "A tanh network and an LSTM that were trained to hold one letter over 100 words still name it after 1,000, but not "
-    "after 10,000.",
+    statement="The influence of a word on a linear recurrent state decays geometrically with distance if and only if "
+    "ρ(V) < 1. A tanh network and an LSTM that were trained to remember one letter over 100 words still name it after "
+    "1,000, but not after 10,000.",
     conditions=f"Linear: width {WIDTH}, random V scaled to its spectral radius, distances {FIRST} to {STEPS}, fp64. "
     f"Trained: width {WIDTH}, PyTorch's initialization, forget bias 1, texts of {HELD} words whose first is one of "
     f"{LETTERS} letters, the letter asked for after every word, 2,500 steps of Adam (LSTM: 1,000); "

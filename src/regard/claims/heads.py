@@ -175,8 +175,8 @@ CLAIM = Claim(
     "dependencies within a sequence",
     where="003:300; 004:226",
     statement="Trained on sentences, heads differ in how far back they look: more than before training, and more than "
-    "when trained on the same words in random order. And they use it: kept from far words the head that looks farthest "
-    "loses more, kept from near words the one that looks nearest.",
+    "when trained on the same words in random order. And they use this: without far words, the head that looks "
+    "farthest loses more; without near words, the one that looks nearest does.",
     conditions=f"gpt of two layers with four heads on the phrasebook's English, windows of {WINDOW} words; distance in "
     "words, averaged over held-out text; spread is the standard deviation over a layer's four heads. Near: 1 to "
     f"{NEAR} words back; one head of a layer at a time is kept from looking there, means over layers; nats per word.",

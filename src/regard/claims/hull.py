@@ -164,8 +164,11 @@ CLAIM = Claim(
     quote='(non-negative) off is contained in the "convex-core" spanned by values … Canvex … Lies on Simplex Surface '
     "MOST COMMON SETTING IN DEEP LEARNING",
     where="004:138",
-    statement="Attention with weights of at least 0 lies in the cone of its values, and with weights that also sum to "
-    "1 in their convex hull; it is the weights that lie on the simplex. Every score of the family gives such weights.",
+    statement=(
+        "The output of attention with nonnegative weights is in the cone of its values and, if the weights also sum "
+        "to 1, in their convex hull; the weights themselves are on the simplex. Every score of the family gives such "
+        "weights."
+    ),
     conditions="fp64; of a Transformer's layer, each head's own output in the head's own values W_v x; no dropout.",
     control_words="Weights that sum to 1, one of them negative, leave the hull.",
     breaks="Attention dropout leaves the hull while it trains, for the weights it keeps no longer sum to 1; so do W_o "

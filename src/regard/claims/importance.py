@@ -118,8 +118,10 @@ CLAIM = Claim(
     kinds=("measured",),
     quote="attend to what is important",
     where="003:249–260",
-    statement="Attention identifies the words that are important: ordered by their attention weight, the words of a "
-    "sentence are ordered by how much the prediction changes without them.",
+    statement=(
+        "Attention identifies the important words: ordering the words of a sentence by attention weight orders them "
+        "by how much the prediction changes without them."
+    ),
     conditions=f"gpt (two layers, four heads) and self-attention (one layer, one head), width {WIDTH}, {STEPS} steps "
     f"of Adam on the phrasebook's English; {TEXTS} held-out sentences of at least {LEAST} words, the prediction of the "
     "last word; a removed word has the mean of the sentence's vectors.",

@@ -141,10 +141,10 @@ CLAIM = Claim(
     quote="Some tommon kernels … Gaussiay Box Can … max (0, 1-119-k11) Epanechikov … Related to KDE/Pargen Windows",
     where="004:165",
     statement="Each kernel is a local average: it beats the mean of all values and the nearest value. Boxcar, "
-    "triangular and Epanechnikov ignore keys beyond h and are undefined where none is nearer, the Gaussian never; "
-    "h → ∞ is the mean and, for the Gaussian, h → 0 the nearest neighbor.",
+    "triangular and Epanechnikov ignore keys beyond h and are undefined if none is nearer; the Gaussian never is. "
+    "h → ∞ gives the mean and, for the Gaussian, h → 0 gives the nearest neighbor.",
     conditions="100 noisy points of a smooth curve (noise ½), bandwidth 0.2 unless it is turned, error against "
-    " the curve without noise.",
+    "the curve without noise.",
     control_words="With the values shuffled among the points nothing is local, and the local average no longer halves "
     "the mean's error; and the Gaussian does give weight beyond h.",
     breaks="For the kernels that end, h → 0 is not the nearest neighbor but 0/0 everywhere: Regard then answers with "

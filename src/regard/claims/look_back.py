@@ -114,8 +114,10 @@ CLAIM = Claim(
     kinds=("measured",),
     quote="lack of parallelism across timesteps - I can only compute h_n after computing h_{n-1}",
     where="000:32–34; 003:225–231",
-    statement="A recurrence that need not wait pays for it: a layer whose gates do not see the state (minGRU) learns "
-    "neither parity nor counting, where each symbol must turn the state over; a GRU learns both.",
+    statement=(
+        "A recurrence that need not wait pays a price: a layer whose gates do not see the state (minGRU) learns "
+        "neither parity nor counting, in which each symbol must change the state; a GRU learns both."
+    ),
     conditions=f"One layer of width {WIDTH} and a readout with one hidden layer; texts of {LENGTH} random bits with "
     f"the answer at each place; {STEPS} steps of Adam; the second half of the places of new texts.",
     control_words="Where a gate needs to see the symbol alone (the last marked symbol), the minimal GRU learns the "

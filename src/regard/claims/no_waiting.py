@@ -152,8 +152,10 @@ CLAIM = Claim(
     quote="lack of parallelism across timesteps - I can only compute h_n after computing h_{n-1} … O(n) Sequential "
     "dependence … SLOW, NO PARALLELIZATION",
     where="000:32–34; 002:19; 003:225–231",
-    statement="The wait is not recurrence's own: where gates do not look at the past (minGRU), the longest chain of "
-    "dependent operations grows by the same few for each doubling of the text, and not with every word.",
+    statement=(
+        "Waiting is not inherent in recurrence: if the gates do not look at the past (minGRU), the longest chain of "
+        "dependent operations grows by a fixed small number with each doubling of the text, not with every word."
+    ),
     conditions="Reading a text that is there, as in training. What the clock says is a second result and belongs to "
     "the device named with it: two layers of width 128, one text, fp32, forward and backward by the paths that "
     f"training takes, exponents over the {FITTED} longest lengths, for each of up to {REPETITIONS} repetitions.",

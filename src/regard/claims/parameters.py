@@ -127,8 +127,10 @@ CLAIM = Claim(
     "those that the prediction after the text depends on, without the word vectors.",
     control_words="A window of words (nnlm), learned positions (gpt) and one-hot positions (self-attention) cost "
     "parameters for each further word; an nnlm whose window is one word too short does not see the first word.",
-    breaks="It is not what sets recurrence apart: the dan is feed-forward and attention with sinusoids has no table, "
-    "and neither grows. And to read the first word is not to remember it: see vanishing and forgetting.",
+    breaks=(
+        "This does not distinguish recurrence: the dan is feed-forward, attention with sinusoids has no table, and "
+        "neither grows. And reading the first word does not mean remembering it: see vanishing and forgetting."
+    ),
     expected=(Expect(SAME, "within", 0.0, 0.0, over="draws"), Expect(SEEN, "at least", 1e-300, over="draws")),
     control=(
         Expect(WINDOW, "within", NARROW * WIDTH, 0.0, over="draws"),

@@ -156,9 +156,9 @@ CLAIM = Claim(
     kinds=("identity", "measured"),
     quote="Self-attention: parallel at training time, sequential at test-time",
     where="000:54–56; 004:165",
-    statement="Attention by a kernel that factorises, α(q, k) = φ(q)·φ(k), is the same function in parallel and as a "
-    "recurrent network with a state of fixed size; what it loses is exact recall: among many pairs it names far fewer "
-    "values than softmax attention does.",
+    statement="Attention with a kernel that factorizes, α(q, k) = φ(q)·φ(k), is the same function in parallel and as a "
+    "recurrent network with a state of fixed size; but it loses exact recall: among many pairs, it names far "
+    "fewer values than softmax attention does.",
     conditions=f"Both forms: fp64, three combinations of φ, decay and rule, {LENGTHS[0]} to {LENGTHS[-1]} words. "
     f"Recall: one layer, one head of {WIDTH} components, φ = elu + 1, {KEYS} keys and {VALUES} values, a pair is one "
     f"word; {STEPS} steps of Adam on texts of as many pairs as in the test.",

@@ -257,7 +257,7 @@ CLAIM = Claim(
     where="003:150, 159–205",
     statement="Each remedy, alone and in its usual setting, is a possible solution: ReLU at He's gain, identity "
     "initialization, and gates that are open keep a hundredth of the gradient over 100 steps where a tanh network "
-    "does not; clipping makes a network learn whose gradient explodes.",
+    "does not; clipping enables a network whose gradient explodes to learn.",
     conditions=f"Vanishing: one layer of width {WIDTH}, untrained, words drawn from N(0, 1), distances {FIRST} to "
     f"{LAST}, fp64. A hundredth over 100 steps: a log-slope of at least {ONE_PER_CENT} nats per step. ReLU: gain √2 "
     "(He et al. 2015). Identity: no bias and W_x small (0.001; Le et al. 2015), with tanh and with ReLU. Gates: "

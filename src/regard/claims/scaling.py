@@ -123,8 +123,8 @@ CLAIM = Claim(
     quote='To ensure [variance of] the dot-product remains 1 regardless [of vector] lengths (dim d) => [use] "Scaled '
     'Dot Product Attention" Scoring [fn]',
     where="004:184",
-    statement="Of vectors with independent components of mean 0 and variance 1 the dot product has variance d, and "
-    "dividing it by √d keeps the entropy of the attention weights level as d grows.",
+    statement="The dot product of two vectors with independent components of mean 0 and variance 1 has variance d, and "
+    "dividing it by √d keeps the entropy of the attention weights constant as d grows.",
     conditions=f"q and k independent, components from N(0, 1), d from 16 to the knob's width; {KEYS} keys. This is how "
     "vectors may look at initialization; a trained model's need not.",
     control_words="Without the division the entropy falls towards 0: the weights become a look-up.",

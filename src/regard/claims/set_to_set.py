@@ -182,9 +182,11 @@ CLAIM = Claim(
     conditions="No mask, no positions; also with layer norm, feed-forward and residuals around it; fp64, random "
     "weights, 4 to 12 words.",
     control_words="Any of six kinds of positions breaks it.",
-    breaks="A causal mask breaks it too, for then it matters who stands before whom. Yet in one causal layer the last "
-    "output is still blind to the order of what came before (002:33: order comes later); in two it is not, "
-    "because the words in between have already seen different prefixes.",
+    breaks=(
+        "A causal mask also breaks this, because the order of the words then matters. Yet in one causal layer, the "
+        "last output still does not depend on the order of the earlier words (002:33: order comes later); in two "
+        "layers it does, because the words in between have already seen different prefixes."
+    ),
     expected=(Expect(BARE, "at most", 1e-10, over="draws"), Expect(BLOCKS, "at most", 1e-10, over="draws")),
     control=(Expect(POSITIONS, "at least", 1e-3, over="draws"),),
     besides=(

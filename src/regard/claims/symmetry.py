@@ -151,7 +151,8 @@ CLAIM = Claim(
     quote="W_{ij} … i \\rightarrow \\text{love} … j \\rightarrow \\text{you} … = q_i^T k_j … W_{ji} = q_i^T k_i",
     where="001:174–178",
     statement="Scores XXᵀ are symmetric; the weights after the softmax are not, though around any three words "
-    "w_ij w_jk w_ki = w_ik w_kj w_ji. With W_q and W_k scores are symmetric for every X exactly when W_qᵀW_k is.",
+    "w_ij w_jk w_ki = w_ik w_kj w_ji. With W_q and W_k, the scores are symmetric for every X if and only if "
+    "W_qᵀW_k is.",
     conditions="Dot products, no mask, random word vectors and projections, fp64. 001:178 is read as W_ji = q_jᵀk_i.",
     control_words="With W_q = W_k the scores are symmetric again; with W_q ≠ W_k the law of three words fails.",
     breaks="A causal mask makes every matrix of weights one-sided. That W_q ≠ W_k breaks the symmetry is no rule: if "

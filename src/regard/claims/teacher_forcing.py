@@ -225,8 +225,10 @@ CLAIM = Claim(
     quote="TRAINING: TEACHER FORCING … TEST: PREDICTION … Predicted token from the previous time step is fed into the "
     "decoder as an input.",
     where="004:42–60",
-    statement="Where what is to be written depends on what was written, a decoder trained on true prefixes goes wrong "
-    "on its own more and more, beyond what the task makes unavoidable, and more than one trained on its own prefixes.",
+    statement=(
+        "If each word depends on the words written before it, a decoder trained on true prefixes makes more and more "
+        "errors on its own, more than the task makes unavoidable and more than a decoder trained on its own prefixes."
+    ),
     conditions=f"bahdanau of width {WIDTH}, {STEPS} steps of {TEXTS} strings, drawn from the same {KNOWN} strings of "
     f"{PLACES} letters, of which a share q = {Q} is illegible; greedy; a place is right when it has the true letter in "
     f"its true form; {TESTED} fresh test strings for each seed. The twin begins with the same weights, sees the same "

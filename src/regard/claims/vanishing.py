@@ -163,9 +163,11 @@ CLAIM = Claim(
     "The exact case log σ(b) wants W_h = 0, a forget gate that reads its bias alone, and the same word at every step.",
     control_words="An LSTM whose forget gates stand open (b = 5) is measured the same way and does not vanish; "
     "∂c_T/∂c_s is not Π f_t once gradients may also go through h.",
-    breaks="An LSTM is no cure by itself: at its usual biases of 0 and 1 its gradient vanishes too, only later, and it "
-    "stays only where forget gates are nearly 1. The product of gates is the cell path alone; the whole gradient also "
-    "goes through h, and decays more slowly than the product.",
+    breaks=(
+        "An LSTM alone is not a cure: with its usual biases of 0 and 1, its gradient also vanishes, only later, and "
+        "it persists only if the forget gates are nearly 1. The product of gates describes only the cell path; the "
+        "whole gradient also goes through h and decays more slowly than the product."
+    ),
     expected=(
         Expect(TANH, "at most", ONE_PER_CENT, unit="nats per step"),
         Expect(HALVES, "within", 1.0, GEOMETRIC),

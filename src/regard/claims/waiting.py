@@ -253,8 +253,8 @@ CLAIM = Claim(
     "dependence … SLOW, NO PARALLELIZATION",
     where="000:32–34; 002:19; 003:225–231",
     statement="The longest chain of dependent operations grows with every word for a recurrence that is not linear in "
-    "its state (rnn, lstm, gru), and does not grow with the number of words for attention, where each layer adds the "
-    "same few. A linear recurrence need not wait: a doubling of the text adds the same few.",
+    "its state (rnn, lstm, gru), but not for attention, where each layer adds a fixed small number. A linear "
+    "recurrence need not wait: doubling the text adds a fixed small number.",
     conditions="Reading a text that is there, as in training. An operation on whole matrices counts as one, however "
     "many numbers it adds up. What the clock says is a second result and belongs to the device named with it: two "
     "layers of width 128, one text, fp32, exponents over the longer half of the lengths, three at least. The intervals "

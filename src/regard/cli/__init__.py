@@ -26,6 +26,10 @@ def main(words: list[str] | None = None) -> None:
     try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, _interrupted)
+        if words is None and os.environ.get("REGARD_RESIDENT"):
+            from regard.cli.resident import answered_there
+
+            answered_there(sys.argv[1:])
         _run(sys.argv[1:] if words is None else words)
     except KeyboardInterrupt as error:
         from regard.base.errors import Terminated

@@ -52,7 +52,7 @@ def bench(
     seconds
         serve: length of each round in seconds [default: 2]
     quick
-        use tiny sizes, only to see that everything runs
+        use tiny sizes, to check that everything runs
     listing
         list the benchmarks and the programs compared, and stop
     """
@@ -91,7 +91,7 @@ def bench(
     if loads:
         _print_loads(loads, place)
     if quick:
-        print_prose("These sizes are tiny and say nothing about speed: run without --quick for real numbers.")
+        print_prose("These sizes are too tiny to measure speed: run without --quick for real numbers.")
 
 
 def _numbers(clients: str | None) -> list[int]:

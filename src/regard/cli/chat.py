@@ -49,8 +49,8 @@ def chat(
 
     A language model continues each line that you type; a translator answers with its best translations. A model with a
     chat template (trained on dialogues, or imported with one) answers each line, unless --prompt is given. Type /help
-    for the commands: change the temperature, undo, retry, list and choose the next token, save. Ctrl-C stops the text
-    that is being written. From a pipe, each line is answered as soon as it arrives.
+    for the commands: change the temperature, undo, retry, list and choose the next token, save. Ctrl-C stops the
+    current output. From a pipe, each line is answered as soon as it arrives.
 
         regard chat runs/mine
         regard chat runs/mine --temperature 0.8 --lines 3
@@ -67,7 +67,7 @@ def chat(
     temperature
         below 1: safer, above 1: more varied, 0: greedy [default: 1; translators search instead of sampling]
     seed
-        the same seed and the same lines give the same texts
+        the same seed and input give the same texts
     n_best
         number of translations to show [default: 3]
     """

@@ -37,7 +37,7 @@ def claims(
     listing: Listing = False,
     json: Json = False,
 ) -> None:
-    """Test the lectures' claims: ✓ holds, ✗ fails, ? inconclusive; and write report.html.
+    """Test the course's claims (✓ holds, ✗ fails, ? inconclusive) and write report.html.
 
     With one name, also print its worked numbers, findings and figures. Results of the same code and settings are
     reused.
@@ -55,14 +55,15 @@ def claims(
     again
         repeat experiments that have been run before
     jobs
-        number of claims at a time, each in a separate process; claims about time run alone [default: one per core].
-        Of one claim: of seeds at a time, where its experiment can [default: 1]
+        number of claims at a time, each in a separate process; claims that measure time run alone [default:
+        one per core]. Of one
+        claim: number of seeds at a time, where its experiment can [default: 1]
     run
         output folder of the report [default: runs/claims, with the names of the chosen claims]
     data
-        text for a claim that reads one (embeddings): a file, a folder or the name of a corpus
+        text for a claim that needs one (embeddings): a file, a folder or the name of a corpus
     first_seed
-        explore: use seeds starting from this one; the verdict's own seeds are different
+        explore: use seeds starting from this one; the official verdict uses other seeds
     knob
         explore: set one of the claim's numbers, as in --knob q=12
     listing
@@ -134,7 +135,7 @@ def _folder(chosen: Sequence[Claim], quick: bool, explores: Mapping[str, float |
 def _check(folder: Path) -> None:
     """Checks before the experiments that the report may be written here."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / RECORD).is_file())):
-        raise RegardError(f"{folder} exists already and has no claims report: choose another --run.")
+        raise RegardError(f"{folder} already exists and has no claims report: choose another --run.")
 
 
 def _write(folder: Path, results: Sequence[ClaimResult]) -> Path:

@@ -86,7 +86,7 @@ def compare(
     data
         a file, a folder or the name of a corpus (`regard data`)
     match
-        quantity that is equal for all systems [default: the unit of the budget]
+        quantity to keep equal for all systems [default: the unit of the budget]
     budget
         tokens such as 5M (target tokens for pairs), or a time such as 60s
     seeds
@@ -96,17 +96,17 @@ def compare(
     jobs
         number of runs at a time, each in a separate process [default: 1; with --on, all; with --match seconds, only 1]
     on
-        train on other machines; options as in slurm:partition=gpu,time=600
+        train on other machines; add options as in slurm:partition=gpu,time=600
     placebo
         compare each system with itself, trained with other seeds, and report how often a difference is found
     tune
-        choose each system's settings by validation in this many trials, each with this budget [default: 0, no tuning]
+        tune each system's settings first, in this many trials with the same budget each; 0 = no tuning
     run
         output folder [default: runs/compare-CORPUS]
     csv
         write the table to this new file, with full precision
     latex
-        write the table to this new file, for a paper that loads booktabs
+        write the table to this new LaTeX file; it needs the package booktabs
     """
     names, settings = named(systems)
     check_systems(names)

@@ -129,7 +129,7 @@ class Drawing(Talk):
         return {
             "temperature": Command(
                 change("temperature", float),
-                "below 1: safer, above 1: more varied, 0: the most probable",
+                "below 1: safer, above 1: more varied, 0: the most probable token",
                 "X",
                 lambda: self.sampling.temperature,
             ),
@@ -153,11 +153,11 @@ def save(rest: str, text: str) -> None:
     from regard.base.locks import write_new
 
     if not rest:
-        raise RegardError("Name the file: /save story.txt.")
+        raise RegardError("Give a file name, as in /save story.txt.")
     try:
         path = Path(rest).expanduser()
         if os.path.lexists(path):
-            raise RegardError(f"{path} exists already: choose another name.")
+            raise RegardError(f"{path} already exists: choose another name.")
         write_new(path, text if text.endswith("\n") or not text else text + "\n")
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, ~ of nobody
         why = getattr(error, "strerror", None) or str(error)
@@ -355,7 +355,7 @@ class Translating(Drawing):
             ),
             "undo": Command(lambda _: self.undo(), "forget the last sentence"),
             "retry": Command(lambda _: self.retry(), "translate the last sentence again with the current settings"),
-            "take": Command(self.take, "keep the Nth translation of the last sentence instead of the first", "N"),
+            "take": Command(self.take, "select the Nth translation of the last sentence instead of the first", "N"),
             "text": Command(lambda _: show(self.kept, end=""), "print every sentence and its translation"),
             "save": Command(lambda rest: save(rest, self.kept), "save them in a new file, source⇥target", "FILE"),
         }

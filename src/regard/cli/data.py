@@ -96,7 +96,8 @@ def data_check(
 def data_fetch(name: Annotated[str, Parameter(group=ARGUMENTS)]) -> None:
     """Download a known corpus into the cache, and check its SHA-256.
 
-    The publisher of the tatoeba-… files changes them now and then: Regard records the SHA-256 of the first download and
+    The publisher of the tatoeba-… files changes them from time to time: Regard records the SHA-256 of the first
+    download and
     checks later downloads against it.
 
         regard data fetch shakespeare
@@ -116,7 +117,8 @@ def data_fetch(name: Annotated[str, Parameter(group=ARGUMENTS)]) -> None:
     for file in CATALOGUE[name].files:
         if file.sha256 is None:
             say(
-                f"note: the publisher changes {file.name} now and then, so its first download was not checked; its "
+                f"note: the publisher changes {file.name} from time to time, so its first download was not checked; "
+                f"its "
                 f"SHA-256 is recorded in {file.name}.sha256, and later downloads are checked against it"
             )
 
@@ -178,8 +180,8 @@ def _print_pair_check(report: Any) -> None:
         "script": "script",
         "words": "words",
         "distinct": "different, up to case and punctuation",
-        "with_several": "of them with several translations",
-        "longest_line": "number of its longest line",
+        "with_several": "with several translations",
+        "longest_line": "number of the longest line",
     }
     rows: list[dict[str, Any]] = [
         {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}

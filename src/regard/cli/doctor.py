@@ -23,7 +23,7 @@ from regard.cli.options import Device, Json
 from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
-    "tokens": "tokenized texts and pairs, vocabularies, splits and overlaps; rebuilt when needed",
+    "tokens": "tokenized texts and pairs, vocabularies, splits, overlaps and digests; rebuilt when needed",
     "data": "corpora downloaded by `regard data fetch`",
     "phrasebook": "pairs from the built-in grammar; rebuilt when needed",
     "kernels": "code compiled for this GPU, and the fastest choices; rebuilt when needed",
@@ -31,10 +31,10 @@ PARTS = {  # of the cache folder
     "back-translation": "back-translated sentences; rebuilt when needed",
     "ctranslate2": "models converted for `translate --engine ctranslate2`; rebuilt when needed",
     "claims": "models and results of `regard claims`; rebuilt when needed",
-    "own-code.txt": "your own code that may run; without this file, you name that code again",
+    "own-code.txt": "approvals of your own code; without this file, name that code again",
 }
 CLEARED = tuple(name for name in PARTS if "." not in name)
-PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split")  # of the tokens
+PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split", ".unseen", ".digest")  # of the tokens
 PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
     ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
     ("backports.zstd", "files that end in .zst", 'pip install "regard[data]"'),
@@ -77,9 +77,10 @@ def doctor(
     Parameters
     ----------
     prune
-        first delete cached tokens and vocabularies older than this; Regard rebuilds them when needed
+        first delete cached tokens and vocabularies older than this many days; Regard rebuilds them when needed
     clear
-        first delete this part of the cache, after asking: tokens, data, phrasebook, kernels, lists, back-translation,
+        first delete this part of the cache, after confirmation: tokens, data, phrasebook, kernels, lists,
+        back-translation,
         ctranslate2 or claims
     yes
         with --clear: do not ask
@@ -166,8 +167,8 @@ def _own_names(part: str) -> re.Pattern[str]:
     patterns = {
         "tokens": [
             r"[0-9a-f]{32}\.(npy|json|lock|part|part\.json)",
-            r"[0-9a-f]{32}\.(pairs|tokenizer|overlap|split)",
-            r"\.[0-9a-f]{32}\.(pairs|tokenizer|overlap|split)\.lock",
+            r"[0-9a-f]{32}\.(pairs|tokenizer|overlap|split|unseen|digest)",
+            r"\.[0-9a-f]{32}\.(pairs|tokenizer|overlap|split|unseen|digest)\.lock",
         ],
         "data": fetched,
         "phrasebook": [r"\d+-\d+-[0-9a-f]{16}\.json", r"\.\d+-\d+-[0-9a-f]{16}\.json\.lock"],
@@ -292,7 +293,8 @@ def _print(facts: dict[str, Any]) -> None:
         print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
     print_prose(
         f"The cache is {cache['folder']}; set REGARD_CACHE to use another folder. `regard doctor --prune 30` deletes "
-        "tokens and vocabularies older than 30 days; `regard doctor --clear claims` deletes a whole part, after asking."
+        "tokens and vocabularies older than 30 days; `regard doctor --clear claims` deletes a whole part, "
+        "after confirmation."
     )
 
     print()

@@ -64,7 +64,8 @@ def evaluate(
     split
         part of the data; all = the whole of --data [default: all of --data; else test, or valid if there is no test]
     data
-        evaluate on this file, folder or corpus instead of the run's own; reports how much of it the run was trained on
+        evaluate on this file, folder or corpus instead of the run's own; also report how much of it was in the
+        training data
     stream
         read the text in one pass and carry the state along, as papers on recurrent networks do
     segment
@@ -72,7 +73,7 @@ def evaluate(
     overlap
         tokens of a segment that only warm up the state [default: half]
     rows
-        batch size; it affects speed, and at most the last digits of the results
+        batch size; affects the speed, and at most the last digits of the results
     by_length
         also report BLEU, chrF and accuracy by the length of the source
     texts

@@ -35,7 +35,7 @@ def exercise(
     name
         name of an exercise [default: list all exercises]
     out
-        file to write [default: NAME.py in this folder, such as causal_mask.py]
+        file to write; a notebook if it ends in .ipynb [default: NAME.py in this folder, such as causal_mask.py]
     """
     from regard.learn.exercises.exercise_list import EXERCISES, find_exercise, write_sheet
     from regard.learn.lectures import find
@@ -62,7 +62,8 @@ def exercise(
     path = out or Path(f"{name.replace('-', '_')}.py")
     write_sheet(chosen, path)
     print(path)
-    print(f"Fill in the blank, then run: regard exercise check {path}", file=sys.stderr)
+    graded = "its last cell" if path.suffix == ".ipynb" else f"regard exercise check {path}"
+    print(f"Fill in the blank, then run: {graded}", file=sys.stderr)
 
 
 @exercise_app.command(name="check", usage="regard exercise check FILE|FOLDER [OPTIONS]")
@@ -75,8 +76,8 @@ def check(
 ) -> None:
     """Run an answer and grade it on random inputs: right, or one sentence about the mistake (exit code 1).
 
-    A folder is a class: every Python file in it is graded, in a separate process each, and a table shows who fails on
-    what, how often each mistake occurs, and which answers are the same program.
+    In a folder of a class's answers, grade every Python file in a separate process, and print a table that shows who
+    failed on what, how often each mistake occurs, and which answers are the same program.
 
         regard exercise check causal_mask.py
         regard exercise check causal_mask.py --seed 7
@@ -89,7 +90,7 @@ def check(
     seed
         seed of the random inputs [default: a new one each time]
     jobs
-        number of files of a folder to grade at a time [default: one per core]
+        with a folder: number of files to grade at a time [default: one per core]
     """
     import secrets
 

@@ -39,9 +39,9 @@ def export_run(
     out
         file or folder to write; it must not exist yet
     check
-        load the result with the program it is for, and print the largest difference from Regard
+        load the result in the target program, and print the largest difference from Regard
     embed
-        with --to page: write a part that another page can include
+        with --to page: write a fragment that another page can include
     """
     from regard.cli.printing import print_facts
     from regard.exchange.formats import export

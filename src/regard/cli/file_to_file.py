@@ -59,7 +59,7 @@ def line_by_line(
 
 def _check_free(out: Path) -> None:
     if os.path.lexists(out):
-        raise RegardError(f"{out} exists already: move it away, or choose another --out.")
+        raise RegardError(f"{out} already exists: move it away, or choose another --out.")
 
 
 def _done(part: Path, note: Path, asked: str) -> int:

@@ -74,7 +74,7 @@ def generate(
     min_p
         sample only from tokens whose probability is at least this share of the most probable token's
     repetition_penalty
-        above 1: tokens of the prompt and the text become less probable
+        above 1: tokens already in the prompt or the text become less probable
     presence_penalty
         subtracted from the logits of tokens that the text contains
     frequency_penalty
@@ -82,17 +82,17 @@ def generate(
     logit_bias
         add X to the logit of token number TOKEN; -100 forbids it
     regex
-        the text after the prompt must match this regular expression; it ends there
+        the text after the prompt must match this regular expression; generation stops there
     json_schema
         the text after the prompt must be JSON that fits the schema in this file
     choice
-        the text after the prompt must be one of these; give the option once for each
+        the text after the prompt must be one of these; repeat the option for each text
     seed
         the same seed gives the same text
     beam
         instead of sampling, print the N most probable ways to finish the line, by beam search of this size
     source
-        complete each line of this file; an empty line starts from nothing
+        complete each line of this file; an empty line means no prompt
     """
     from regard.decoding.sampling import Sampling
     from regard.report.progress import say

@@ -20,10 +20,12 @@ HOME = "https://github.com/regard-toolkit/regard"
 DOCUMENTATION = f"Report problems: {HOME}/issues\nDocumentation: docs/ of {HOME}"
 COMMAND = re.compile(r"(echo .*\| |\w+=\S+ )?regard ")
 ENVIRONMENT = """Environment:
-  REGARD_CACHE   cache folder [default: ~/.cache/regard]
-  REGARD_DATA    folder that is searched for corpora before the cache
-  REGARD_MIRROR  base URL from which `regard data fetch` downloads
-  REGARD_TOKEN   token that clients of `regard serve` must send
+  REGARD_CACHE     cache folder [default: ~/.cache/regard]
+  REGARD_DATA      folder to search for corpora before the cache
+  REGARD_MIRROR    base URL from which `regard data fetch` downloads
+  REGARD_RESIDENT  minutes for which a process that has loaded PyTorch waits for the next
+                   translate, generate, classify or score, so that it starts at once
+  REGARD_TOKEN     token that clients of `regard serve` must send
 
 """
 

@@ -64,7 +64,7 @@ def inspect(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Show the inside of a run while it reads a text: predictions at each step, attention, gates and gradients.
+    """Show what happens inside a model while it reads a text: predictions, attention, gates and gradients.
 
     Translators also show the tree of their beam search, and n-grams the order that gave each probability.
 
@@ -92,14 +92,15 @@ def inspect(
     layer
         show the attention or arithmetic of this layer: 0 is the lowest; translators have self/0, cross/0, encoder/0
     head
-        show this head, from 0 [default: the mean of all heads; with --work, head 0]
+        number of the head to show, counted from 0 [default: the mean of all heads; with --work, head 0]
     lens
-        show what each layer would predict: its best word, the rank of the true one, and the distance to the prediction
+        show what each layer would predict: its best word, the rank of the true word, and the distance from the final
+        prediction
     ablate
         show how much log P changes without each part (heads, attention, feedforward, layers, gates, words or orders),
-        compared with removing equally many random components; several lines give an interval
+        compared with removing equally many random components; with several lines, also an interval
     removed
-        with --ablate: replace each value by zero, by its mean over the lines, or by its value in another line
+        with --ablate: replace each value with zero, with its mean over the lines, or with its value in another line
         [default: zero]
     patch
         compare with another text of equal length: show which part, at which word, carries the difference between
@@ -107,11 +108,11 @@ def inspect(
     patch_parts
         with --patch: the parts to patch [default: layers]
     why
-        with --not: show which words of the text make this word more probable than the other one
+        with --not: show which words of the text make this word more probable than the other
     rather
-        the other word of --why
+        with --why: the word to compare with
     head_scores
-        show how much of each head's attention goes to the previous word, to one distance, to earlier copies of the
+        show how much of each head's attention goes to the previous word, to a fixed distance, to earlier copies of the
         word, to the words after them, and from a verb to its subject
     top
         number of next tokens to show
@@ -136,7 +137,7 @@ def inspect(
     if not work and (json or html) and not (layer is None and head is None):
         raise RegardError("--layer and --head apply only to the terminal; --json and --html contain everything.")
     if html is not None and html.exists():
-        raise RegardError(f"{html} exists already: choose another name for --html.")
+        raise RegardError(f"{html} already exists: choose another name for --html.")
     if unquoted:
         raise RegardError(f'Put the text in quotes: "{text} {" ".join(unquoted)}".')
     asked_step = None if work else step

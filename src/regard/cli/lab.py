@@ -17,6 +17,7 @@ def lab(
     host: Annotated[str, Parameter(metavar="ADDRESS")] = "127.0.0.1",
     token: str | None = None,
     no_browser: bool = False,
+    read_only: bool = False,
 ) -> None:
     """Open the lab in the browser: watch models learn, compare them, and look inside them.
 
@@ -24,6 +25,7 @@ def lab(
 
         regard lab
         regard lab experiments/runs --port 9000 --no-browser
+        regard lab --read-only
 
     Parameters
     ----------
@@ -32,15 +34,17 @@ def lab(
     port
         port to listen on [default: 8117, or any free port]
     host
-        address to listen on; an address other than a loopback address admits other machines, with a token
+        address to listen on; any other than a loopback address lets other machines connect, with the token
     token
         token for other machines [default: a random token, included in the printed URL]
     no_browser
         print the URL and do not open the browser
+    read_only
+        for a class: nothing can be trained, deleted, uploaded, checked or written
     """
     from regard.base.errors import RegardError
     from regard.web.lab.opening import open_lab
 
-    if folder != Path("runs") and not folder.exists():
+    if (folder != Path("runs") or read_only) and not folder.exists():
         raise RegardError(f"There is no folder {folder}: create it, or name the folder of your runs.")
-    open_lab(folder, host, port, token, not no_browser)
+    open_lab(folder, host, port, token, not no_browser, read_only=read_only)

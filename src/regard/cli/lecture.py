@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lecture(place: Annotated[str | None, Parameter(name="CHAPTER|LINE")] = None, /, *, json: Json = False) -> None:
-    """Read the course: each idea with its equation, its lines of code, a command, and the verdict of its test.
+    """Read the course: each idea with its equation, its code, a command, and the verdict of its test.
 
     Without an argument, list the chapters.
 
@@ -27,8 +27,8 @@ def lecture(place: Annotated[str | None, Parameter(name="CHAPTER|LINE")] = None,
     Parameters
     ----------
     place
-        a chapter by number or name, mistakes (common ones, and a glossary), about, or a line of the notes that the
-        course is based on (003:49)
+        a chapter by number or name; `mistakes` (common mistakes and a glossary); `about`; or a line of the notes that
+        the course is based on (003:49)
     """
     from regard.learn.lectures import find, get_lecture, lectures
     from regard.report.table import print_json, print_table

@@ -93,7 +93,10 @@ OutFile = Annotated[
 ]
 
 Weights = Annotated[
-    str, Parameter(metavar="{best,last,STEP}", group=MODEL, help="best on validation, last, or a saved step")
+    str,
+    Parameter(
+        metavar="{best,last,STEP}", group=MODEL, help="weights to use: best on validation, last, or from a saved step"
+    ),
 ]
 Average = Annotated[
     int | None, Parameter(metavar="N", group=MODEL, help="average the weights of the last N validations")

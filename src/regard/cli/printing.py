@@ -96,4 +96,4 @@ def print_labels(facts: dict[str, Any], as_json: bool) -> None:
     ]
     mistakes.sort(key=lambda row: -row["lines"])
     headings = {"gold": "true label", "predicted": "taken for", "lines": "lines"}
-    print_table(mistakes[:MOST_MISTAKES], headings, f"The commonest of {len(mistakes)} kinds of mistakes")
+    print_table(mistakes[:MOST_MISTAKES], headings, f"The most common of {len(mistakes)} kinds of mistakes")

@@ -20,7 +20,7 @@ runs_app = app_of_commands("runs", "regard runs [FOLDER] [OPTIONS]\n       regar
 
 @runs_app.default
 def runs_list(folder: Annotated[Path, Parameter(group=ARGUMENTS)] = Path("runs"), *, json: Json = False) -> None:
-    """List the runs in a folder and below it; compare, rename or remove runs.
+    """List the runs in a folder and its subfolders; compare, rename or remove runs.
 
     `regard runs gallery` lists the trained models that come with Regard; every command that takes a run also takes
     their names, such as gallery/gpt.
@@ -154,7 +154,7 @@ def runs_rename(run: RunFolder, name: Annotated[str, Parameter(group=ARGUMENTS)]
 
 @runs_app.command(name="remove", usage="regard runs remove RUN... [OPTIONS]")
 def runs_remove(*runs: RunFolders, yes: bool = False) -> None:
-    """Delete runs, after asking. Files that Regard did not write are kept; a run in training is not deleted.
+    """Delete runs after confirmation. Files that Regard did not write are kept, and runs in training are not deleted.
 
         regard runs remove runs/old runs/older
         regard runs remove runs/old --yes

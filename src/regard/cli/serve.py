@@ -32,8 +32,8 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: language models with OpenAI's API, translators with LibreTranslate's, and classifiers.
 
-    The server prints its URL when it is ready; the URL opens a page to try the models, and /docs documents the API.
-    SIGTERM finishes the open requests and stops; SIGHUP reloads runs that were replaced.
+    The server prints its URL when it is ready; open it to try the models; /docs documents the API. SIGTERM finishes
+    running requests and exits; SIGHUP reloads runs that were replaced.
 
         regard serve runs/mine
         regard serve runs/mine runs/translator --port 9000
@@ -42,7 +42,7 @@ def serve(
     Parameters
     ----------
     host
-        address to listen on; any address but a loopback address needs a token
+        address to listen on; any other than a loopback address requires a token
     port
         port to listen on; 0 = any free port
     token

@@ -57,7 +57,7 @@ def train(
 ) -> None:
     """Train a model on your data and save it as a run.
 
-    Every setting of the model, the data and the training is an option as well, such as --model.layers 3 or
+    Every setting of the model, the data and the training is also an option, such as --model.layers 3 or
     --training.steps 500. `regard train SYSTEM --print-recipe` lists all of them with their defaults.
 
         regard train lstm --data my.txt --run runs/mine
@@ -78,7 +78,7 @@ def train(
     dry_run
         estimate parameters, memory and time from three measured steps, and stop
     tune
-        choose the settings first, by validation in this many trials, each with this budget; they are in RUN-trials
+        tune the settings first, in this many trials with the same budget each, saved in RUN-trials; 0 = no tuning
     run
         output folder [default: runs/SYSTEM-CORPUS]
     print_recipe

@@ -98,7 +98,7 @@ def compare(
         jobs = 1 if not on or match == "seconds" else ALL
     check_range("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
-        raise RegardError("--match seconds counts time, and runs side by side slow each other down: use --jobs 1.")
+        raise RegardError("--match seconds measures time, and concurrent runs slow each other down: use --jobs 1.")
     default = Path("runs") / f"compare-{Path(data).stem}"
     if run is not None:
         check_folder(Path(run))
@@ -345,4 +345,4 @@ def _finite(value: float | None) -> bool:
 def check_free(path: Path | None, option: str) -> None:
     """Refuses an existing output file, before training rather than after."""
     if path is not None and path.exists():
-        raise RegardError(f"{path} exists already; {option} writes a new file.")
+        raise RegardError(f"{path} already exists; {option} writes a new file.")

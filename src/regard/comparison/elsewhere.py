@@ -48,7 +48,7 @@ def read_place(asked: str) -> tuple[str, dict[str, Any]]:
     if find_spec(package) is None:
         raise RegardError(f"--on {name} needs the package {package}: pip install 'regard[{name}]'.")
     if name == CLUSTER and not shutil.which("sbatch"):
-        raise RegardError("There is no Slurm here (no sbatch on the path): run this where jobs can be submitted.")
+        raise RegardError("Slurm is not available here (no sbatch on the path): run this where jobs can be submitted.")
     if name == "ray" and (unknown := options.keys() - {"gpus", "address"}):
         raise RegardError(f"--on ray takes gpus=N and address=…, not {min(unknown)}.")
     return name, options
@@ -173,7 +173,7 @@ class Ray:
         self.most = {key: max((node.get(key, 0) for node in nodes), default=0) for key in ("CPU", "GPU")}
         if self.gpus > self.most["GPU"]:
             raise RegardError(
-                f"No machine of this Ray cluster has {self.gpus:g} GPUs: request at most {self.most['GPU']:g}."
+                f"No machine in this Ray cluster has {self.gpus:g} GPUs: request at most {self.most['GPU']:g}."
             )
         self.tasks: list[Any] = []
         self.stopped = False

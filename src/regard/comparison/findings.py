@@ -79,13 +79,17 @@ def caveats(comparison: Comparison) -> list[str]:
         )
     if comparison.fewest_seeds == 1:
         found.append(
-            "One seed: the intervals are of these runs and cover other test text, not other seeds, which can reverse "
+            "One seed: the intervals describe these runs and cover other test text, but not other seeds, which "
+            "can reverse "
             "the order; --seeds 3 covers both."
         )
     elif comparison.fewest_seeds == 2:
-        found.append("Two seeds: too few to know how far seeds differ; use --seeds 3 or more.")
+        found.append("Two seeds are too few to know how much seeds differ; use --seeds 3 or more.")
     if comparison.plan.facts["split"] == "valid":
-        found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
+        found.append(
+            "There is no test split: the numbers are from the validation split, which was also used to choose "
+            "the weights."
+        )
     found += needed_seeds(comparison)
     return found + [f"{name} failed: {why}" for name, why in comparison.failed.items()]
 
@@ -103,15 +107,15 @@ def measured(comparison: Comparison) -> list[str]:
         found.append(told.effort(comparison))
     found += tuning_report.sentences(comparison)
     if len(_optimisers(comparison)) > 1:
-        found.append(f"Not all were trained alike: {'; '.join(_optimisers(comparison))}.")
+        found.append(f"The systems were trained differently: {'; '.join(_optimisers(comparison))}.")
     before = [r["memory_before_bytes"] for r in comparison.results.values() if r.get("memory_of") == "process"]
     if before:
         found.append(
-            "Memory is the most that the training's own process held; Python and PyTorch alone are "
+            "Memory is the peak of each training process; Python and PyTorch alone account for "
             f"{max(before) / 2**20:.0f} MiB of it."
         )
     if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
-        found.append("For systems on the GPU, memory is the peak that tensors used there during training.")
+        found.append("For systems on the GPU, memory is the peak use by tensors during training.")
     if (jobs := side_by_side(comparison)) > 1:
         found.append(f"At times at least {jobs} runs shared the machine: each was slower than it would be alone.")
     if sentence := _other_order(comparison):
@@ -146,7 +150,7 @@ def _other_order(comparison: Comparison) -> str:
     there = f"at equal {found.axis} ({at}, {who})"
     if found.swapped:
         return (
-            f"On the validation text the order at equal {end} is {in_order(found.final)}; {there} the curves were "
+            f"On the validation text, the order at equal {end} is {in_order(found.final)}; {there} the curves were "
             f"ordered {in_order(found.there)}. The two differ because systems read at different speeds; schedules "
             "that end there could change the second order."
         )

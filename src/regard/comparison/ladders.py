@@ -33,7 +33,7 @@ class Ladder:
     def too_short(self, seconds: float) -> str:
         return (
             f"A budget of {seconds:g} s is too small for a {self.task} system to learn much, so expect poor or empty "
-            f"output; {self.seconds:g} s are enough."
+            f"output; use at least {self.seconds:g} s."
         )
 
     def budget(self) -> str:

@@ -30,7 +30,7 @@ def conditions(comparison: Comparison) -> list[str]:
         if refused := row["bits_per_character_refused"]:
             found.append(f"No bits per character: {refused}; {unknown}.")
         else:
-            found.append(f"Bits per character count every character, line ends included; {unknown}.")
+            found.append(f"Bits per character count every character, including line breaks; {unknown}.")
     return found
 
 
@@ -50,9 +50,9 @@ def _documents(comparison: Comparison, of: str = "") -> str:
 
 
 def effort(comparison: Comparison) -> str:
-    counted = "n-grams read the training text once, whatever the budget."
+    counted = "n-grams read the training text once, regardless of the budget."
     if comparison.plan.match == "seconds":
-        return f"Equal seconds reward the faster kernel: compare the tokens seen. {counted}"
+        return f"With equal time, faster kernels read more text: compare the tokens seen. {counted}"
     largest = largest_step(comparison)
     return f"Tokens seen exceed the budget by less than one optimizer step (at most {largest}). {counted}"
 
@@ -100,8 +100,8 @@ def ahead(difference: Difference) -> str:
 
 def paired() -> str:
     return (
-        "All read the same documents, and what is hard for one is hard for the others: so the interval of a difference "
-        "can exclude zero although the two intervals in the figure overlap."
+        "All systems read the same documents, and a document that is hard for one tends to be hard for the others. So "
+        "the interval of a difference can exclude zero although the two intervals in the figure overlap."
     )
 
 
@@ -149,7 +149,7 @@ def intervals(comparison: Comparison) -> str:
 
 
 def curves() -> str:
-    return "Validation reads each system's own context; n-grams, which do not learn step by step, are level lines."
+    return "Validation reads each system's own context; n-grams, which do not learn step by step, are horizontal lines."
 
 
 def samples(comparison: Comparison) -> list[str]:
@@ -157,7 +157,8 @@ def samples(comparison: Comparison) -> list[str]:
     return [
         heading("What they write"),
         paragraph(
-            "All continue the same prompt (gray) with the same seed at temperature 0.8, with the weights of seed 1.",
+            "All texts continue the same prompt (gray) with the same seed at temperature 0.8, using the weights "
+            "of seed 1.",
             "lead",
         ),
         *(

@@ -207,7 +207,7 @@ def check_free(folder: Path) -> None:
     if not folder.exists() or plan_file(folder).is_file():
         return
     if not folder.is_dir() or others_files(folder, SHARED):
-        raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
+        raise RegardError(f"{folder} already exists and is not a comparison: choose another --run.")
 
 
 def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

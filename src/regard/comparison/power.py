@@ -31,13 +31,14 @@ def plan_power(plan: Plan) -> str:
         return "One seed can show how these runs differ, not how the systems do; --seeds 3 or more can."
     if source is None:
         return (
-            "What these seeds can show is not known: no earlier comparison in this folder has several seeds on this "
-            "text. `regard compare --placebo` is a pilot."
+            "It is unknown what these seeds can show, because no earlier comparison in this folder has several "
+            "seeds on "
+            "this text; `regard compare --placebo` can serve as a pilot."
         )
     name, documents, between = source
     least = plan.task.report.size_of(detectable(documents, between, seeds))
     return (
-        f"With {seeds} seeds, a true difference of {least} between two systems would be found with a probability of "
+        f"With {seeds} seeds, a true difference of {least} between two systems would be detected with a probability of "
         f"{100 * POWER:.0f} % (one pair, p < 0.05; spread of seeds and documents from {name})."
     )
 
@@ -52,8 +53,8 @@ def needed_seeds(comparison: Comparison) -> list[str]:
     size = comparison.task.report.size_of(largest.by)
     true = f"A true difference as large as that between {largest.better} and {largest.worse} ({size})"
     if count is None:
-        return [f"{true} cannot be found on this test text, whatever the number of seeds: more text is needed."]
-    return [f"{true} would be found with a probability of {100 * POWER:.0f} % with about {count} seeds."]
+        return [f"{true} cannot be detected on this test text with any number of seeds: more text is needed."]
+    return [f"{true} would be detected with a probability of {100 * POWER:.0f} % with about {count} seeds."]
 
 
 def _earlier(plan: Plan) -> tuple[str, float, float] | None:

@@ -52,7 +52,7 @@ def run_all(plan: Plan, jobs: int = 1, place: Elsewhere | None = None) -> tuple[
             pool.submit(contest.run, entrant, seed, number) for number, (entrant, seed) in enumerate(missing, start=1)
         ]
     if contest.signals:
-        say(f"stopped; the same command with --run {plan.folder} continues from there")
+        say(f"stopped; to continue, run the same command with --run {plan.folder}")
         raise Terminated if contest.signals[0] == signal.SIGTERM else KeyboardInterrupt
     for (entrant, seed), future in zip(missing, made):
         results[entrant.label, seed] = future.result()
@@ -113,10 +113,10 @@ class _Contest:
         if code < 0:
             cause = signal.Signals(-code).name
             hint = " (out of memory?)" if cause == "SIGKILL" else ""
-            return {"failed": f"its process was ended by {cause}{hint}."}
+            return {"failed": f"its process was killed by {cause}{hint}."}
         if log and not self.signals:
             say(log)
-        return {"failed": f"its process ended with code {code}; see its output above."}
+        return {"failed": f"its process exited with code {code}; see its output above."}
 
     def _process(self, entrant: Entrant, seed: int) -> tuple[int, str, str]:
         """The exit code of the run's process, its stdout, and its log, if not shown already."""

@@ -82,7 +82,7 @@ class Question:
         for part, values in self.settings.items():
             for name in values:
                 if advice := OWNED.get(f"{part}.{name}"):
-                    raise RegardError(f"{part}.{name} cannot be chosen for one system here: {advice}.")
+                    raise RegardError(f"{part}.{name} cannot be set for a single system here: {advice}.")
         if self.match == "parameters" and "width" in self.settings.get("model", {}):
             raise RegardError("--match parameters chooses every system's model.width: leave it out, or match tokens.")
 
@@ -106,7 +106,7 @@ class Question:
         if len(tasks) > 1:
             (task, name), (other_task, other) = list(tasks.items())[:2]
             raise RegardError(
-                f"{name} is a {task} system and {other} is a {other_task} system: compare those of one task."
+                f"{name} is a {task} system and {other} is a {other_task} system: compare systems for the same task."
             )
         return next(iter(tasks))
 
@@ -167,9 +167,9 @@ class Question:
                     if key in fixed:
                         orders = " and ".join(map(str, ORDERS))
                         raise RegardError(
-                            f"A table's n-grams are Kneser-Ney models of {orders} words: leave {key} out."
+                            f"The n-grams in a table are Kneser-Ney models of {orders} words: leave {key} out."
                         )
-                    raise RegardError(f"No system of this comparison has a setting {key}{did_you_mean(key, known)}")
+                    raise RegardError(f"No system in this comparison has a setting {key}{did_you_mean(key, known)}")
                 if any(not rung.counted and rung.label not in having for rung in rungs):
                     notes.append(f"{key} {values[key.partition('.')[2]]} applies to {', '.join(having)}.")
         return notes

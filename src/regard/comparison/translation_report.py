@@ -30,11 +30,11 @@ def conditions(comparison: Comparison) -> list[str]:
             f"BLEU is {best['bleu_signature']} (tokenizer {words_of(comparison.plan).why}); chrF is "
             f"{best['chrf_signature']}."
         )
-        found.append("Perplexity is of the references, per token and <eos>, each given its source.")
+        found.append("Perplexity is that of the references given their sources, per token including <eos>.")
     if "alignment_error_rate" in comparison.columns:
         found.append(
-            "The alignment error rate compares what a system looks at while it reads the references with the gold "
-            "alignment: 0 is best; a system without attention has none."
+            "The alignment error rate compares a system's attention while it reads the references with the gold "
+            "alignment: 0 is best; systems without attention have none."
         )
     return found
 
@@ -46,7 +46,9 @@ def _search(comparison: Comparison) -> str:
 
 def effort(comparison: Comparison) -> str:
     if comparison.plan.match == "seconds":
-        return "Equal seconds reward the faster kernel: compare the tokens seen, which are those of the targets."
+        return (
+            "With equal time, faster kernels read more text: compare the tokens seen, which are those of the targets."
+        )
     largest = largest_step(comparison)
     return f"Tokens seen are those of the targets, and exceed the budget by less than one step (at most {largest})."
 
@@ -70,7 +72,7 @@ def methods(comparison: Comparison) -> list[str]:
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
         *(["Alignment error rates (Och & Ney 2003) are those of the attention while reading references."] * aligned),
         "Intervals are over the test sentences (jackknife of the corpus's BLEU)" + intervals_of(comparison),
-        "Sentences per second are of the whole test set, in batches"
+        "Sentences per second are measured on the whole test set, in batches"
         + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
 
@@ -105,8 +107,9 @@ def ahead(difference: Difference) -> str:
 
 def paired() -> str:
     return (
-        "All translate the same sentences, and what is hard for one is hard for the others: so the interval of a "
-        "difference can exclude zero although the two intervals in the figure overlap."
+        "All systems translate the same sentences, and a sentence that is hard for one tends to be hard for "
+        "the others. "
+        "So the interval of a difference can exclude zero although the two intervals in the figure overlap."
     )
 
 

@@ -190,7 +190,9 @@ def tune_recipe(recipe: Recipe, trials: int, settings: Mapping[str, Mapping[str,
     """
     budget = getattr(recipe.training, "budget", "")
     if not budget or recipe.start is not None:
-        raise RegardError("--tune needs --budget, the price of one trial, and trains from scratch: leave out --from.")
+        raise RegardError(
+            "--tune needs --budget, the budget of one trial, and always trains from scratch: leave out --from."
+        )
     fixed = {part: {k: v for k, v in values.items() if f"{part}.{k}" not in OWNED} for part, values in settings.items()}
     question = Question(
         (recipe.system,), recipe.data.corpus, match_for(budget), budget, size=recipe.size, settings=fixed, tune=trials

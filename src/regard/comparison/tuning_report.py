@@ -15,7 +15,7 @@ from regard.report.svg import line_chart
 from regard.report.table import significant
 
 UNTUNED = (
-    "Untuned: every system has its default settings, which were not tuned with equal effort; --tune 8 gives each "
+    "Untuned: every system uses its default settings, which were not tuned with equal effort; --tune 8 gives each "
     "system 8 trials."
 )
 
@@ -33,7 +33,7 @@ def sentences(comparison: Comparison) -> list[str]:
     ]
     untuned, tuned = (_order(comparison, place) for place in ("default", "chosen"))
     if len(tuned) > 1:
-        order = f"by validation the defaults are ordered {', '.join(untuned)}"
+        order = f"by validation loss, the order of the defaults is {', '.join(untuned)}"
         found.append(
             f"Tuning changed the order: {order}, the tuned systems {', '.join(tuned)}."
             if untuned != tuned

@@ -52,7 +52,9 @@ class _Search:
         model = question.recipe(rung).model
         self.names = {f.name for f in fields(model)}
         if "width" not in self.names:
-            raise RegardError(f"{rung.label} has no model.width to match parameters by: leave it out, or match tokens.")
+            raise RegardError(
+                f"{rung.label} has no model.width to adjust for equal parameters: leave it out, or use --match tokens."
+            )
         self.step = getattr(model, "width_step", getattr(model, "heads", 1))  # heads must divide the width
 
     def settings(self) -> Settings:

@@ -115,7 +115,7 @@ def _download(file: File, url: str, path: Path, progress: Progress | None) -> No
         if file.sha256 is not None and digest != file.sha256:
             raise RegardError(
                 f"{url} is not the genuine {file.name} (SHA-256 {digest[:12]}…, not {file.sha256[:12]}…), "
-                f"so it was discarded; try again later or fetch it from elsewhere (REGARD_MIRROR)."
+                f"so it was discarded; try again later or fetch it from a mirror (REGARD_MIRROR)."
             )
         if file.sha256 is None and (first := _recorded(path)) not in (None, digest):
             raise RegardError(
@@ -177,7 +177,7 @@ def _require_size(url: str, size: int) -> None:
     if size > MAX_BYTES:
         raise RegardError(
             f"{url} is larger than {MAX_BYTES >> 20} MiB, more than any corpus in the catalog, so it was discarded; "
-            "fetch it from elsewhere (REGARD_MIRROR)."
+            "fetch it from a mirror (REGARD_MIRROR)."
         )
 
 
@@ -193,7 +193,7 @@ def _unpack(archive: IO[bytes], member: str, url: str, stream: IO[bytes]) -> Non
                 f"{url} is not a complete zip archive that contains {member!r}; try again later."
             ) from None
         except RuntimeError as error:  # encrypted, or an unsupported compression
-            raise RegardError(f"{url} cannot be unpacked ({error}); fetch it from elsewhere (REGARD_MIRROR).") from None
+            raise RegardError(f"{url} cannot be unpacked ({error}); fetch it from a mirror (REGARD_MIRROR).") from None
 
     with ExitStack() as opened:
         with whole():

@@ -49,9 +49,9 @@ class Guide:
             found = np.frombuffer(self.matcher.compute_logit_bias(), np.uint8) > 0
         if self.matcher.is_error():
             why = self.matcher.get_error().partition("<state>")[0]
-            raise Unwritable(f"The constraint cannot be followed: {_one_line(why)}.")
+            raise Unwritable(f"The constraint cannot be satisfied: {_one_line(why)}.")
         if not found.any():
-            raise Unwritable("The constraint asks for characters that no token of this model has: change it.")
+            raise Unwritable("The constraint requires characters that no token of this model contains: change it.")
         return torch.from_numpy(found)
 
     def _each(self) -> np.ndarray:
@@ -83,8 +83,9 @@ class Constraints:
         made = llguidance.LLMatcher
         if self.tokenizer.kind == "word" and not choices:
             raise Unwritable(
-                "A word model cannot follow a regular expression or a JSON schema, because its tokens do not say where "
-                "the spaces are: use choices, or a model of bytes, characters or byte pairs."
+                "A word-level model cannot follow a regular expression or a JSON schema, because its tokens do not "
+                "record "
+                "spaces: use choices, or a model of bytes, characters or byte pairs."
             )
         if regex:
             grammar = made.grammar_from_regex(regex)
@@ -109,7 +110,9 @@ class Constraints:
             return self.tokenizer.normalise(choice)
         ids = self.tokenizer.encode(choice)
         if self.tokenizer.unk in ids:
-            raise Unwritable(f"The choice {choice[:60]!r} has a word that this model does not know: leave it out.")
+            raise Unwritable(
+                f"The choice {choice[:60]!r} contains a word that is not in this model's vocabulary: leave it out."
+            )
         return "".join(f" {self.tokenizer.token(one)}" for one in ids)
 
     @lru_cache(1)  # noqa: B019  # a tokenizer lives as long as its model

@@ -81,7 +81,7 @@ class Sampling:
         for value in self.logit_bias.values():
             check_range("--logit-bias", value, -MAX_BIAS, MAX_BIAS)
         if sum(map(bool, (self.regex, self.json_schema, self.choices))) > 1:
-            raise RegardError("A text has one constraint: give --regex, --json-schema or --choice.")
+            raise RegardError("Only one constraint is allowed: give --regex, --json-schema or --choice.")
 
     @property
     def constrained(self) -> bool:

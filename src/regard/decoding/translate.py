@@ -120,7 +120,7 @@ def _check_lengths(model: Model, chunk: Sequence[tuple[int, Sequence[int]]]) -> 
         if most is not None and len(source) > most:
             raise RegardError(
                 f"Sentence {line + 1} has {len(source)} tokens including <eos>, but this model reads at most {most}; "
-                "split or shorten it, or train one with a larger model.context."
+                "split or shorten it, or train a model with a larger model.context."
             )
 
 

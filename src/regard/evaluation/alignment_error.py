@@ -35,7 +35,7 @@ def alignment_error_rate(
         hits += len(found & gold) + len(found & (gold | may))
         links += len(found) + len(gold)
     if not links:
-        raise RegardError("There is no link in the gold alignment and none was found: nothing to score.")
+        raise RegardError("Neither the gold alignment nor the model has a link, so there is nothing to score.")
     return 1 - hits / links
 
 

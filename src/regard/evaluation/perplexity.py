@@ -41,7 +41,7 @@ class Method:
     @property
     def sentence(self) -> str:
         if self.stream:
-            return "one row from end to end, the state carried throughout"
+            return "one row from end to end, with the state carried throughout"
         warm = f"each after {self.overlap} tokens of warm-up from the one before it" if self.overlap else "no warm-up"
         return f"segments of {self.length} tokens, {warm}"
 

@@ -129,7 +129,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         raise RegardError("--tokenizer does not apply: an archive has its own.")
     check_free(run)
     if run.exists():  # an empty folder, which cannot be held and renamed at once
-        raise RegardError(f"{run} exists already: choose another --run.")
+        raise RegardError(f"{run} already exists: choose another --run.")
     try:
         with zipfile.ZipFile(file) as archive, exclusive_name(run), atomic_folder(run) as made:
             recorded = _manifest(file, archive)
@@ -156,15 +156,15 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
     entries = archive.infolist()
     names = [entry.filename for entry in entries]
     if MANIFEST not in names:
-        inside = "a model that PyTorch pickled" if any(name.endswith("/data.pkl") for name in names) else "a zip"
+        inside = "a pickled PyTorch model" if any(name.endswith("/data.pkl") for name in names) else "a zip"
         raise RegardError(f"{file} is {inside}, not an archive of a run: it has no {MANIFEST}.")
     if sum(entry.file_size for entry in entries) > file.stat().st_size:
-        raise _damaged(file, "it claims to contain more than it can")
+        raise _damaged(file, "it claims to contain more than is possible")
     for entry in entries:
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or kind not in (0, stat.S_IFREG):
             raise RegardError(
-                f"{file} has {entry.filename!r:.80} compressed, encrypted or as a link; Regard writes no such files."
+                f"{file} has {entry.filename!r:.80} compressed, encrypted or as a link; Regard writes no such archives."
             )
     content = json.loads(_small(file, archive, MANIFEST))
     if not isinstance(content, dict) or content.get("archive") != VERSION:

@@ -78,7 +78,9 @@ def write_straight(model: NGram, tokens: list[str], path: Path, header: str = ""
     """Into the file itself. Nine digits keep every bit of fp32. The lines of `header` become comments, which begin with
     `#`: kenlm reads no others."""
     if len(tokens) != model.vocabulary:
-        raise RegardError(f"The model has {model.vocabulary} tokens, not {len(tokens)}; give its own tokenizer's.")
+        raise RegardError(
+            f"The model has {model.vocabulary} tokens, not {len(tokens)}; give the tokens of its own tokenizer."
+        )
     words = spell(tokens)
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"# {line}\n" for line in header.splitlines())
@@ -140,7 +142,7 @@ class _Lines:
         return line
 
     def wrong(self, what: str, number: int | None = None) -> NoReturn:
-        raise RegardError(f"{self.path}, line {number or self.number}: {what}; write the ARPA file again.")
+        raise RegardError(f"{self.path}, line {number or self.number}: {what}; export the ARPA file again.")
 
 
 def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:

@@ -106,7 +106,7 @@ def _encoder_decoder(model: Transformer, rows: int) -> tuple[Any, Any]:
     how = _arrangement(settings)
     if settings.position == "alibi":
         raise RegardError(
-            "CTranslate2 has no ALiBi in an encoder, so model.position alibi cannot be written; train with another."
+            "CTranslate2 has no ALiBi in an encoder, so model.position alibi cannot be exported; train with another."
         )
     encoder = TransformerEncoderSpec(settings.layers, settings.heads, **how)
     decoder = TransformerDecoderSpec(len(model.layers), settings.heads, **how)
@@ -135,7 +135,8 @@ def _decoder_alone(model: GPT) -> Any:
     alibi = settings.position == "alibi"
     if alibi and settings.heads & (settings.heads - 1):
         raise RegardError(
-            f"CTranslate2 has other ALiBi slopes unless the heads are a power of two, so model.heads {settings.heads} "
+            f"CTranslate2 uses other ALiBi slopes unless the number of heads is a power of two, so model.heads "
+            f"{settings.heads} "
             "with model.position alibi cannot be written."
         )
     decoder = TransformerDecoderSpec(
@@ -250,7 +251,7 @@ def example(run: AnyRun) -> str:
 def readme(run: AnyRun) -> str:
     return f"""# {with_article(run.recipe.system).capitalize()} for CTranslate2
 
-Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard and no PyTorch.
+Written by Regard. It needs `pip install ctranslate2 tokenizers`, but neither Regard nor PyTorch.
 
 ```python
 {example(run)}```

@@ -61,7 +61,7 @@ def byte_pairs(tokens: Sequence[str], merges: Sequence[str], kinds: Sequence[int
     pairs = [merge.partition(" ")[::2] for merge in merges]
     numbers = numbered(tokens)
     if not all({*pair, "".join(pair)} <= numbers.keys() for pair in pairs):
-        raise RegardError("has a merge of tokens that it does not have")
+        raise RegardError("has a merge of tokens that are not in its vocabulary")
     engine = Engine(models.BPE(numbers, pairs, ignore_merges=cut in ("llama-bpe", "llama3", "llama-v3")))
     if cut == "qwen2":
         engine.normalizer = normalizers.NFC()
@@ -90,7 +90,7 @@ def piece_pairs(tokens: Sequence[str], scores: Sequence[float], kinds: Sequence[
     numbers = {token: number for number, token in enumerate(tokens)}
     plain = {token for token, kind in zip(tokens, kinds) if kind == NORMAL}
     if sum(len(token) ** 2 for token in plain) > MAX_CUTS:
-        raise RegardError("has so many long pieces that finding the pairs they are made of would take too long")
+        raise RegardError("has so many long pieces that finding their merges would take too long")
     merges = [
         (-scores[numbers[token]], numbers[token[:cut]], numbers[token[cut:]])
         for token in plain

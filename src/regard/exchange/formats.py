@@ -43,7 +43,7 @@ class Format:
 FORMATS: dict[str, Format] = {
     "huggingface": Format(
         "huggingface",
-        "a folder that transformers, vLLM and most other programs load",
+        "a folder that transformers, vLLM and most other programs can load",
         ("gpt", "llama", "transformer"),
         folder=True,
         options={
@@ -73,7 +73,7 @@ FORMATS: dict[str, Format] = {
             "weights": "fp32 (default), fp16 or int8",
             "license": "license to state on the page",
             "scores": "no = do not compute test scores",
-            "embed": "yes = write a part that another page can include",
+            "embed": "yes = write a fragment that another page can include",
         },
     ),
     "gguf": Format(
@@ -102,17 +102,17 @@ def export(
     for name in options:
         if name not in (form.options or {}):
             takes = ", ".join(f"--{known}" for known in form.options or {}) or "none"
-            raise RegardError(f"--to {to} has no option --{name}; its own are: {takes}.")
+            raise RegardError(f"--to {to} has no option --{name}; its options are: {takes}.")
     from regard.report.progress import say
     from regard.runs.store.facts import read_facts
 
     read_facts(folder)  # this error comes first: RUN and OUT may be in the wrong order
     if out.exists() or out.is_symlink():
-        raise RegardError(f"{out} exists already; remove it or choose another name.")
+        raise RegardError(f"{out} already exists; remove it or choose another name.")
     run = _open(folder, to) if form.opened else folder
     module = _module(form, to)
     if check and not hasattr(module, "check"):
-        raise RegardError(f"--to {to} has no --check.")
+        raise RegardError(f"--to {to} does not support --check.")
     with exclusive_name(out), atomic_folder(out) if form.folder else atomic_write(out, new=True) as made:
         module.write(run, made, **options)
         note = module.write_beside(run, out) if hasattr(module, "write_beside") else ""

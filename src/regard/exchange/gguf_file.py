@@ -111,7 +111,7 @@ def _gpt2(run: LanguageRun) -> dict[str, Tensor]:
     settings = run.recipe.model
     hf_gpt2.check_settings(settings, "GGUF's GPT-2")
     if settings.activation != "gelu":
-        raise RegardError(f"model.activation {settings.activation}: GGUF's GPT-2 has gelu; train with it.")
+        raise RegardError(f"model.activation {settings.activation}: GGUF's GPT-2 supports only gelu; train with it.")
     return {_named(name, "h", GPT2): tensor for name, tensor in hf_gpt2.tensors_of(run.model).items()}  # type: ignore[arg-type]
 
 
@@ -171,7 +171,9 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
 def check_imported(tokenizer: Tokenizer) -> None:
     """Refuses an imported tokenizer that GGUF has no name for."""
     if _cut_name(tokenizer) is None:
-        raise RegardError("This tokenizer cuts text by rules that Regard cannot name in GGUF; use --to huggingface.")
+        raise RegardError(
+            "This tokenizer splits text by rules that Regard cannot express in GGUF; use --to huggingface."
+        )
 
 
 def _cut_name(tokenizer: Tokenizer) -> str | None:

@@ -49,7 +49,7 @@ class HeaderReader:
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.place:
-            self.wrong("ends within its header")
+            self.wrong("ends inside its header")
         self.place += size
         return self.data[self.place - size : self.place]
 
@@ -127,7 +127,9 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         values, tensors = _header(reader)
         kind = values.get("general.architecture")
         if not isinstance(kind, str) or kind not in MODULES:
-            raise RegardError(f"{file} is a {kind!s:.30} model; of GGUF files Regard imports {', '.join(MODULES)}.")
+            raise RegardError(
+                f"{file} is a {kind!s:.30} model; from GGUF files, Regard imports only {', '.join(MODULES)}."
+            )
         own = {name.removeprefix(f"{kind}."): value for name, value in values.items() if name.startswith(f"{kind}.")}
         place = tensors.pop(ROTARY_SCALES, None)
         scales = None if place is None else StoredTensor(reader, *place).get_tensor(ROTARY_SCALES)
@@ -166,7 +168,7 @@ def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[
         found[name] = (shape, int(reader.number("I")), int(reader.number("Q")))
     align = values.get("general.alignment", 32)
     if type(align) is not int or not 1 <= align <= 1 << 16:
-        reader.wrong("has an alignment that makes no sense")
+        reader.wrong("has an invalid alignment")
     begin = -(-reader.place // align) * align
     tensors = {name: (shape, kind, begin + place) for name, (shape, kind, place) in found.items()}
     for name, (shape, kind, start) in tensors.items():
@@ -185,9 +187,11 @@ def _rows(tensors: dict[str, tuple[list[int], int, int]]) -> int:
 def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any], scales: Tensor | None) -> Config:
     """The values under the names of Hugging Face's config.json; `scales` divide the rotary frequencies."""
     if own.get("expert_count"):
-        raise RegardError(f"{file} is a mixture of {own['expert_count']} experts, but Regard's llama has one.")
+        raise RegardError(
+            f"{file} is a mixture of {own['expert_count']} experts, but Regard's llama supports only one."
+        )
     if own.get("attention.sliding_window"):
-        raise RegardError(f"{file}: its attention sees only a sliding window of the text; Regard's sees all of it.")
+        raise RegardError(f"{file}: its attention covers only a sliding window of the text; Regard's covers all of it.")
     biases = [part for part in ("attn_q", "attn_output", "ffn_up") if f"blk.0.{part}.bias" in tensors]
     shared = {"tie_word_embeddings": "output.weight" not in tensors, "model_type": kind}
     if kind == "gpt2":
@@ -212,7 +216,7 @@ def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any],
     if scales is not None:
         rotary |= _llama3(file, scales, rotary["rope_theta"])
     if own.get("attention.value_length", own.get("attention.key_length")) != own.get("attention.key_length"):
-        raise RegardError(f"{file}: its values are not as wide as its keys, as in Regard's llama.")
+        raise RegardError(f"{file}: its keys and values differ in width, which Regard's llama does not support.")
     biased = {"attention_bias": "attn_output" in biases, "mlp_bias": "ffn_up" in biases}
     kind = "qwen2" if biases == ["attn_q"] else "llama"
     epsilon = _short(own.get("attention.layer_norm_rms_epsilon", 1e-5))
@@ -248,7 +252,7 @@ def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int)
     def numbers(name: str, default: float) -> list[Any]:
         found = values.get(f"tokenizer.ggml.{name}", [default] * len(tokens))
         if not isinstance(found, list) or len(found) != len(tokens) or not all(map(_is_number, found)):
-            raise RegardError(f"{file}: tokenizer.ggml.{name} is not a list of a number for each token.")
+            raise RegardError(f"{file}: tokenizer.ggml.{name} is not a list with one number per token.")
         return found
 
     kind, kinds = values.get("tokenizer.ggml.model"), numbers("token_type", NORMAL)
@@ -257,13 +261,13 @@ def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int)
         if kind == "gpt2":
             merges = values.get("tokenizer.ggml.merges", [])
             if not isinstance(merges, list) or not all(isinstance(one, str) for one in merges):
-                raise RegardError("has merges that are not texts")
+                raise RegardError("has merges that are not strings")
             engine = byte_pairs(tokens, merges, kinds, str(values.get("tokenizer.ggml.pre", "default")))
         elif kind == "llama":
             prefix = values.get("tokenizer.ggml.add_space_prefix", True) is True
             engine = sentence_pieces(tokens, numbers("scores", 0.0), kinds, prefix)
         else:
-            raise RegardError(f"has a {kind!s:.20} tokenizer; of GGUF files Regard reads gpt2 and llama")
+            raise RegardError(f"has a {kind!s:.20} tokenizer; in GGUF files, Regard reads only gpt2 and llama")
         ends = eos if type(eos) is int else -1
         return import_engine(engine, begin=begin if type(begin) is int else ends, eos=ends, vocabulary=rows)
     except RegardError as error:

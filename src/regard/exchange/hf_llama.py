@@ -104,10 +104,10 @@ def settings_in(config: Config) -> dict[str, Any]:
     """Our settings for a Llama, Mistral or Qwen2 folder; settings that `llama` does not have are refused."""
     config.must_be(hidden_act="silu", pretraining_tp=1)
     if _slides(config):
-        config.wrong("its attention slides a window over the text, and Regard's sees all that was read")
+        config.wrong("its attention uses a sliding window, but Regard's covers the whole text")
     width, layers, heads = (config.count(name) for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
     if layers > MAX_LAYERS:
-        config.wrong(f"num_hidden_layers is {layers}, and Regard builds at most {MAX_LAYERS}")
+        config.wrong(f"num_hidden_layers is {layers}, but Regard builds at most {MAX_LAYERS}")
     head = config.count("head_dim", width // heads)
     return {
         "layers": layers,
@@ -151,7 +151,7 @@ def _rotation(config: Config) -> dict[str, Any]:
     kind = values.get("rope_type", values.get("type", "default"))
     given.must_be(partial_rotary_factor=1.0)
     if kind not in ("default", "linear", "llama3"):
-        config.wrong(f"its rotary positions are {kind!r:.20}, and Regard has default, linear and llama3")
+        config.wrong(f"its rotary positions are {kind!r:.20}, but Regard supports only default, linear and llama3")
     found: dict[str, Any] = {"theta": given.positive("rope_theta", THETA)}
     if kind != "default":
         found |= {"stretch": kind, "stretch_factor": given.positive("factor")}

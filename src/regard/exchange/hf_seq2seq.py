@@ -42,7 +42,7 @@ def check_settings(settings: Settings, form: str) -> None:
         what = f"model.position {settings.position}, combined by {settings.combine}"
         raise RegardError(f"{what}: {form} adds sine waves; train with --model.position sinusoid --model.combine add.")
     if settings.width % 2:
-        raise RegardError(f"model.width {settings.width}: {form} needs an even width; train with another.")
+        raise RegardError(f"model.width {settings.width}: {form} needs an even width; train with one.")
 
 
 def config_of(run: TranslationRun) -> dict[str, Any]:
@@ -188,9 +188,9 @@ def settings_in(config: Config) -> dict[str, Any]:
     if not (1 <= layers <= MAX_LAYERS and 1 <= decoder_layers <= MAX_LAYERS):
         config.wrong(f"it has {layers} and {decoder_layers} layers, but Regard builds 1 to {MAX_LAYERS}")
     if width < 2 or width % 2:
-        config.wrong(f"d_model is {width}, and sine waves need an even number")
+        config.wrong(f"d_model is {width}, but sine waves need an even number")
     if config.number("decoder_vocab_size", config.number("vocab_size")) != config.number("vocab_size"):
-        config.wrong("decoder_vocab_size is not vocab_size, and Regard reads folders with one list of tokens")
+        config.wrong("decoder_vocab_size is not vocab_size, but Regard reads only folders with one list of tokens")
     inner, own_start = config.number("encoder_ffn_dim"), _start(config) is not None
     return {
         "layers": layers,

@@ -183,8 +183,8 @@ def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
         made = None
     if made is None:
         raise RegardError(
-            f"{path} is a {model.get('type', 'nameless')!s:.20} tokenizer that cuts text in a way Regard does not: it "
-            "reads byte-level BPE as in GPT-2, and what Regard wrote."
+            f"{path} is a {model.get('type', 'nameless')!s:.20} tokenizer that splits text in a way Regard does not: "
+            "Regard reads byte-level BPE as in GPT-2, and its own tokenizers."
         )
     tokenizer = _checked(made, path)
     theirs = {**model["vocab"], boundary: engine.token_to_id(boundary)}
@@ -252,5 +252,5 @@ def _checked(made: Engine, path: Path) -> Tokenizer:
         except RegardError as error:
             reason = str(error).partition("was not written by Regard")[2].partition(";")[0].strip()
             raise RegardError(
-                f"{path} cannot be a tokenizer of Regard {reason}: give another with --tokenizer."
+                f"{path} cannot be used as a tokenizer in Regard {reason}: give another with --tokenizer."
             ) from None

@@ -47,12 +47,12 @@ KINDS = {  # by config.json's model_type
 LACKING = {  # what another kind would need, by model_type
     "t5": "T5 adds learned biases by distance to its attention's scores, which Regard's transformer does not.",
     "mt5": "mT5 adds learned biases by distance to its attention's scores, which Regard's transformer does not.",
-    "bart": "BART has learned positions and a layer norm on word vectors, which Regard's transformer has not.",
-    "mbart": "mBART has learned positions and a layer norm on word vectors, which Regard's transformer has not.",
-    "mixtral": "Mixtral chooses among several feed-forwards for each token; Regard's llama has one.",
+    "bart": "BART has learned positions and a layer norm on word vectors, which Regard's transformer does not.",
+    "mbart": "mBART has learned positions and a layer norm on word vectors, which Regard's transformer does not.",
+    "mixtral": "Mixtral chooses among several feed-forwards for each token; Regard's llama has only one.",
     "qwen3": "Qwen3 normalizes queries and keys, which Regard's llama does not.",
-    "gemma": "Gemma scales its word vectors and norms otherwise than Regard's llama.",
-    "gemma2": "Gemma 2 caps scores and slides a window, which Regard's llama does not.",
+    "gemma": "Gemma scales its word vectors and norms differently from Regard's llama.",
+    "gemma2": "Gemma 2 caps scores and uses a sliding window, which Regard's llama does not.",
     "phi3": "Phi-3 stretches its rotary positions by a table of factors, which Regard's llama does not.",
 }
 WRITTEN = 32  # tokens of a text that is compared
@@ -181,7 +181,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precisi
     config = Config.of_folder(folder)
     kind = config.values.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
-        what = f"a {kind} folder" if isinstance(kind, str) else "no folder of a language model or translator"
+        what = f"a {kind} folder" if isinstance(kind, str) else "not the folder of a language model or translator"
         lacks = f" {LACKING[kind]}" if kind in LACKING else ""
         raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.{lacks}")
     module: Any = KINDS[kind]

@@ -42,7 +42,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         shapes = _shapes(width, inner, layers, heads, groups, vocabulary, context, tied)
         if size != HEADER.size + 4 * sum(map(math.prod, shapes.values())):
             raise RegardError(
-                f"{file} is not a llama2.c checkpoint of its first version: its size does not match its header."
+                f"{file} is not a checkpoint of the first llama2.c version: its size does not match its header."
             )
         if tokenizer_file is None:
             raise RegardError(f"{file} has no tokenizer: give llama2.c's tok.bin or a .model file with --tokenizer.")

@@ -45,7 +45,7 @@ class Stored:
         except ValueError:
             raise RegardError(f"{path}: the data of {name} are not base64: it is damaged.") from None
         if len(self.bytes) != 4 * math.prod(sizes):
-            raise RegardError(f"{path}: {name} has {len(self.bytes)} bytes, which is not its shape {sizes}.")
+            raise RegardError(f"{path}: {name} has {len(self.bytes)} bytes, which does not match its shape {sizes}.")
 
     def get_slice(self, name: str) -> Stored:
         return self

@@ -45,7 +45,7 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
     boundary = (
         "A source ends with `<eos>`; a translation begins after one and ends with one."
         if task == "translation"
-        else "A line begins after `<eos>` and ends with one; a line end in a text is `<eos>`."
+        else "A line begins after `<eos>` and ends with one; a line break in a text is `<eos>`."
     )
     parts = [
         _front_matter(run, name, task, license, scores),
@@ -55,8 +55,8 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
         "## Data",
         f"{corpus.get('name') or 'unknown'}"
         + (f", checksum `{corpus['checksum']}`." if corpus.get("checksum") else ".")
-        + f" Licence of these weights: {license}"
-        + ("; set it with `--license` once you know what the data allow." if license == "unknown" else "."),
+        + f" License of these weights: {license}"
+        + ("; set it with `--license` once you know what the data allows." if license == "unknown" else "."),
         "\n".join(f"- {note}" for note in corpus.get("notes", [])),
         "\n".join(f"- Fine-tuned from {one['run']}: {provenance(one)}." for one in Ancestors.of(run.folder).runs),
         "## Scores",

@@ -38,7 +38,7 @@ tokens = [facts["eos"]]
 
 BEGIN = """\
 shapes = facts["graphs"]["model"]["inputs"]
-sizes = {"rows": 1, "past": 0}  # one text, of which nothing was read
+sizes = {"rows": 1, "past": 0}  # one text, of which nothing has been read
 state = {
     name: np.zeros([sizes.get(size, size) for size in leaf["shape"]], leaf["type"])
     for name, leaf in shapes.items()
@@ -84,10 +84,10 @@ def readme(run: AnyRun) -> str:
     )
     return f"""# {with_article(run.recipe.system).capitalize()} as ONNX
 
-Written by Regard. It needs `pip install onnxruntime tokenizers`, and no Regard and no PyTorch.
+Written by Regard. It needs `pip install onnxruntime tokenizers`, but neither Regard nor PyTorch.
 
 {begin}- `model.onnx`: {call}
-- `weights.bin`: the weights, which the graphs read from beside them
+- `weights.bin`: the weights, which the graphs read from the same folder
 - `model.json`: the inputs and outputs by name, with types and shapes. A size that is a word is free; `past` is the
   number of tokens that were read before, `rows` the number of texts at once
 - `tokenizer.json`: from text to tokens and back

@@ -67,7 +67,7 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
     """The whole file; `scored`: measure the model on its test split, and say so on the page."""
     check_choice("--weights", weights, FORMATS)
     block = PageWeights(weights)
-    made = _model(run, block)
+    made = model_data(run, block)
     size = round(block.size * 4 / 3)
     if size > LARGEST:
         smaller = "" if weights == "int8" else " --weights int8 makes it smaller;"
@@ -90,8 +90,8 @@ def _embedded(run: AnyRun, page: str) -> str:
 # -- the model -------------------------------------------------------------------------------------------------------
 
 
-def _model(run: AnyRun, block: PageWeights) -> dict[str, Any]:
-    """Everything that the worker needs but the numbers."""
+def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
+    """Everything that the worker needs but the numbers, which are added to `block`."""
     model, task = run.model, _task(run)
     about = {
         "system": str(run.recipe.system).rpartition(":")[2],
@@ -223,7 +223,7 @@ def _title(run: AnyRun) -> str:
 
 def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: bool) -> dict[str, Any]:
     """The page's facts about the model: scores, data, license, recipe, and how it was made."""
-    found, why_not = {}, "They were not measured when the page was made."
+    found, why_not = {}, "The scores were not measured when the page was made."
     if is_shipped(run.folder):
         found = facts["gallery"]["score"]
     elif scored:
@@ -243,7 +243,7 @@ def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: b
         "weights here": {
             "fp32": "fp32",
             "fp16": "fp16, half precision",
-            "int8": "8 bits, which changes probabilities a little",
+            "int8": "8 bits, which changes probabilities slightly",
         }[form],
         "made with": f"Regard {facts.get('regard')}, PyTorch {facts.get('torch')}",
     }
@@ -283,7 +283,10 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
         return run.evaluate(), ""
     except RegardError as error:
         say(f"note: the page has no scores: {error}")
-        return {}, "They could not be measured when the page was made."  # the error may name folders of this machine
+        return (
+            {},
+            "The scores could not be measured when the page was made.",
+        )  # the error may name folders of this machine
 
 
 def _examples(run: AnyRun) -> list[str]:

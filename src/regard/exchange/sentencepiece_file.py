@@ -92,7 +92,7 @@ def read_pieces(path: Path) -> SentencePieces:
         for number, value in _fields(content):
             if number == 1:
                 if len(pieces) == MAX_VOCABULARY:
-                    raise RegardError(f"{path} has more than {MAX_VOCABULARY} tokens, which is more than Regard reads.")
+                    raise RegardError(f"{path} has more than {MAX_VOCABULARY} tokens, more than Regard supports.")
                 part = dict(_fields(value))
                 pieces.append(
                     (bytes(part[1]).decode(), *struct.unpack("<f", part.get(2, bytes(4))), part.get(3, NORMAL))
@@ -108,7 +108,9 @@ def read_pieces(path: Path) -> SentencePieces:
     if not pieces or not all(abs(score) < 1e9 for _, score, _ in pieces):
         raise RegardError(f"{path} is not a SentencePiece model, or is damaged: copy it again.")
     if more.get("model", UNIGRAM) not in (UNIGRAM, BPE):
-        raise RegardError(f"{path} cuts text into words or characters; of SentencePiece Regard reads BPE and unigram.")
+        raise RegardError(
+            f"{path} splits text into words or characters; from SentencePiece, Regard reads only BPE and unigram."
+        )
     tokens, scores, kinds = zip(*pieces)
     return SentencePieces(path, list(tokens), list(scores), list(kinds), **more)
 
@@ -168,7 +170,8 @@ def check_cuts(pieces: SentencePieces, engine: Engine) -> None:
         raise RegardError(f"{pieces.path} is not a SentencePiece model, or is damaged: copy it again.") from None
     if not all(same):
         raise RegardError(
-            f"{pieces.path} cuts text in a way that Regard does not: save the tokenizer as tokenizer.json with its own "
+            f"{pieces.path} splits text in a way that Regard does not: save the tokenizer as tokenizer.json with "
+            f"its own "
             "program."
         )
 

@@ -83,4 +83,8 @@ def half_at(q: float) -> Section:
     """The length from which the one B gets less than half: exp(q) = n − 1."""
     line = add_up("n", "exp(q) / (exp(q) + n − 1) = 1/2   ⇔   n = exp(q) + 1",
                   [Term("", math.exp(q), (q,), "exp"), Term("", 1.0)])  # fmt: skip
-    return Section(f"q = (0, {shown(q)}): half of the attention", (line,), "From here on A has more of it than the B.")
+    return Section(
+        f"q = (0, {shown(q)}): half of the attention",
+        (line,),
+        "For longer strings, the As together get more attention than the B.",
+    )

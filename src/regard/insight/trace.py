@@ -7,6 +7,7 @@ counts the steps (a step reads one token and predicts the next), S the tokens th
     trace.attention["self/0"][head, t, s]      the attention of step t to token s
     trace.attention_matrix("self/0")                     the same with the words of its rows and columns
     trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: how much token s weighs in the loss of step t
+    trace.show("self/0")                       its heads as figures, in a notebook
 """
 
 from __future__ import annotations
@@ -195,6 +196,21 @@ class Trace:
     def _losses(self, values: np.ndarray, of: str) -> Matrix:
         """With a row for each word that is predicted."""
         return Matrix(values, self.targets, self.source if of == "source" else self.tokens, "written", of)
+
+    @checked
+    def show(self, name: str) -> None:
+        """Draws one part of the trace in a notebook.
+
+        Args:
+            name: A key of `attention` (a figure for each head), "alignment", or a key of `gradients_by_name`.
+
+        Raises:
+            RegardError: If the trace has no part of this name.
+        """
+        from regard.insight.views.figures import named
+        from regard.report.notebook import show
+
+        show(*named(self, name))
 
     @checked
     def as_json(self, arrays: bool = True) -> dict[str, Any]:

@@ -34,10 +34,8 @@ from regard.text.readers.labels import clean, label_numbers
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 IN_CACHE = 1 << 15  # numbers of predictions that are worked on at once
-NO_VECTORS = "{system} has no word vectors to differentiate by: there are no gradients through time."
-NO_EXPLAIN = (
-    "{system} does not say what it goes through (its `explain` is not written): only its predictions are shown."
-)
+NO_VECTORS = "{system} has no word vectors, so there are no gradients through time."
+NO_EXPLAIN = "{system} has no `explain`, so only its predictions are shown."
 
 
 # -- the three tasks -------------------------------------------------------------------------------------------------
@@ -238,7 +236,7 @@ def target_of(
         longest, how = longest_translation(len(read) - 1), Beam(beam, length_penalty, beam)
         begun = tokenizer.encode(prefix)
         if len(begun) >= longest:
-            raise RegardError(f"A translation of this source has at most {longest} tokens: give a shorter beginning.")
+            raise RegardError(f"A translation of this source has at most {longest} tokens: give a shorter prefix.")
         first = torch.tensor([[tokenizer.eos, *begun]], device=model.device)
         (best, *_), branches = _search(model, first, sources, tokenizer, how, longest - len(begun), forbidden)
         written = [*begun, *best.tokens]

@@ -24,7 +24,7 @@ LOOKS = {
 GATES = ("input", "forget", "store", "output", "reset")
 PARTS = {
     "embedding": "word vectors",
-    "hidden": "what the prediction is made from",
+    "hidden": "the vector that the prediction is made from",
     "feedforward": "feed-forward",
     "context": "context vector",
     "attention": "self-attention",

@@ -40,23 +40,23 @@ def asking_twice_changes_nothing(model: Model, draw: RandomCase) -> None:
     equal(
         again,
         once,
-        "the same call, made twice, changes the logits",
-        "nothing may be kept on the module between calls (what it remembers belongs in the state it returns), "
-        "and in eval() nothing is drawn at random",
+        "repeating the same call changes the logits",
+        "a module must not store anything between calls (its memory belongs in the state it returns), "
+        "and must not draw random numbers in eval()",
         LOGITS,
     )
 
 
 def cutting_changes_nothing(model: Model, draw: RandomCase) -> None:
-    """1: cutting a sequence into calls changes neither logits nor gradients."""
+    """1: splitting a sequence into several calls changes neither logits nor gradients."""
     tokens = draw.tokens(model)
     whole, end = model(tokens, draw.start(model))
     pieces, state = [], draw.start(model)
     for piece in draw.pieces(tokens):
         logits, state = model(piece, state)
         pieces.append(logits)
-    cut, what = torch.cat(pieces, dim=1), f"cutting {draw.columns} tokens into {len(pieces)} calls changes"
-    why = "the returned state lacks something that the next call needs, or something is kept outside it"
+    cut, what = torch.cat(pieces, dim=1), f"splitting {draw.columns} tokens into {len(pieces)} calls changes"
+    why = "the returned state lacks something that the next call needs, or something is stored outside it"
     close(cut, whole, f"{what} the logits", why, LOGITS)
     same_state(state or {}, end, f"{what} the last state", why)
     same_gradients(gradients(model, cut), gradients(model, whole), f"{what} the gradient", why)
@@ -73,14 +73,14 @@ def the_future_changes_nothing(model: Model, draw: RandomCase) -> None:
     equal(
         after,
         before,
-        f"other tokens from position {t} on change the logits",
-        "a column may look at itself and at what came before it, never at what follows",
+        f"changing the tokens from position {t} on changes the logits",
+        "a column may attend to itself and to earlier columns, never to later ones",
         LOGITS,
     )
 
 
 def padding_changes_nothing(model: Model, draw: RandomCase) -> None:
-    """3: padding, junk in padding and batch-mates change nothing, also in the calls that follow."""
+    """3: padding, its content and the other rows of a batch change nothing, in this call or later ones."""
     tokens = draw.tokens(model)
     with torch.no_grad():
         together, _ = model(tokens, draw.start(model))
@@ -202,7 +202,7 @@ def saving_keeps_every_bit(model: Model, draw: RandomCase, again: Callable[[], M
     with torch.no_grad():
         logits, state = model(tokens, draw.start(model))
         loaded, loaded_state = other(tokens, draw.start(other))
-    why = "what it learns must be in nn.Parameters or registered buffers"
+    why = "everything it learns must be in nn.Parameters or registered buffers"
     equal(loaded, logits, "saving and loading changes the logits", why, LOGITS)
     for (name, a), (_, b) in zip(leaves(loaded_state), leaves(state), strict=True):
         equal(a, b, f"saving and loading changes the state ({name})", why)
@@ -217,7 +217,7 @@ def a_call_leaves_its_state_unchanged(model: Model, draw: RandomCase) -> None:
             _, new = model(draw.tokens(model, f"tokens {n}"), state, lengths)
             _holds_the_same(state, held)
             for name, leaf in leaves(before):
-                why = "make new tensors and a new dict, and write into none of the old ones"
+                why = "create new tensors and a new dict, and do not write into the old ones"
                 equal(held[name], leaf, f"a call alters the state it was given ({name})", why)
             state = new
         for cell in model.modules():
@@ -314,9 +314,9 @@ def _hypotheses_share_their_source(model: Translator, draw: RandomCase, width: i
             reordered, _ = model(more[index], chosen)
             selected, _ = model(more[kept_rows], fewer)
             continued, _ = model(more, state)
-        what = "several hypotheses of one source have other logits than copies of the source"
+        what = "several hypotheses of one source have different logits than copies of the source"
         close(real(shared, lengths), real(copied, lengths), what, "row r must look at source r // width")
-        why = "what a hypothesis has written must be in its own row of the state, and what it reads in its source's"
+        why = "the text of a hypothesis must be in its own row of the state, and its source in the row of the source"
         close(reordered, continued[index], "reordering hypotheses and continuing changes the logits", why, LOGITS)
         close(selected, continued[kept_rows], "selecting sources and continuing changes the logits", why, LOGITS)
 
@@ -327,7 +327,7 @@ def _has_its_rows(state: State, sources: int, width: int) -> None:
         hold(
             leaf.dim() > 0 and leaf.size(0) == rows,
             f"the state's {name} has shape {list(leaf.shape)} for {sources} sources of {width} hypotheses: "
-            "what they share has one row per source, all else one per hypothesis",
+            "shared tensors have one row per source, all others one row per hypothesis",
         )
 
 
@@ -350,7 +350,7 @@ def length_zero_freezes(model: Model, draw: RandomCase) -> None:
         close(
             after[frozen],
             same[frozen],
-            "a call with length 0 changes what the row says next",
+            "a call with length 0 changes the row's next prediction",
             "where span.lengths is 0 the new state must be the old one (torch.where)",
             LOGITS,
         )
@@ -358,7 +358,7 @@ def length_zero_freezes(model: Model, draw: RandomCase) -> None:
 
 
 def nothing_flows_across_a_detach(model: Model, draw: RandomCase) -> None:
-    """14: nothing flows across a detach; and without one, something does, if what was read before matters at all."""
+    """14: no gradient flows across a detach; without one, some does, if the earlier text matters at all."""
     weights = {name: weight.detach().clone().requires_grad_() for name, weight in model.named_parameters()}
     if not weights:
         return
@@ -373,7 +373,9 @@ def nothing_flows_across_a_detach(model: Model, draw: RandomCase) -> None:
         found = torch.autograd.grad(logits.square().sum(), list(weights.values()), allow_unused=True, retain_graph=True)
         return any(gradient is not None and bool(gradient.any()) for gradient in found)
 
-    hold(not flows(detach(state)), "gradients reach back across a detached state: something is kept outside the state")
+    hold(
+        not flows(detach(state)), "gradients reach back across a detached state: something is stored outside the state"
+    )
     hold(
         flows(state) or not (matters and carries),
         "no gradient reaches back through the state, though it matters: it is cut on the way (detach, no_grad)",

@@ -38,7 +38,7 @@ def micro_batches_are_one_batch(model: Model, draw: RandomCase) -> None:
         found.append((loss, dict(zip(parameters, gradient, strict=True))))
     (whole, whole_gradient), (cut, cut_gradient) = found
     why = "a row's loss must not depend on the other rows of its batch"
-    what = f"cutting a batch into {draw.rows} changes the"
+    what = f"splitting a batch into {draw.rows} changes the"
     close(cut, whole, f"{what} loss", why)
     same_gradients(cut_gradient, whole_gradient, f"{what} gradient", why)
 
@@ -72,7 +72,7 @@ def it_memorises_four_sentences(model: Model, steps: int = 1000, learning_rate: 
     hold(
         worst < 0.1 and right,
         f"after {steps} steps on four sentences it still gives some next word a probability of only {exp(-worst):.2g}: "
-        "it does not learn what it is shown (are gradients lost, or words before the last ignored?)",
+        "it does not learn its training text (are gradients lost, or words before the last ignored?)",
     )
 
 
@@ -94,5 +94,5 @@ def untrained_it_knows_nothing(model: Model, draw: RandomCase) -> None:
     hold(
         abs(surprise - log(model.vocabulary)) < 0.05,
         f"untrained, its loss is {surprise:.3g} and not log {model.vocabulary} = {log(model.vocabulary):.3g}: "
-        "its first outputs are too large, so that it prefers some words before it has read any",
+        "its initial outputs are too large, so it prefers some words before training",
     )

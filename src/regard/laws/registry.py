@@ -119,7 +119,7 @@ def builder(system: str) -> Build:
             if idle := never_changed(build):
                 say(
                     f"note: the state's {', '.join(idle)} never changes, whatever the model reads: "
-                    "return its new value, or do not carry it."
+                    "return its new value, or leave it out."
                 )
     return build
 
@@ -201,7 +201,7 @@ STATE = "look at the state it returns: nested dicts of tensors, rows first"
 LAWS: tuple[Law, ...] = (
     Law(
         1,
-        "cutting a sequence into calls changes neither logits nor gradients",
+        "splitting a sequence into several calls changes neither logits nor gradients",
         over_draws(contract.cutting_changes_nothing),
         "look at how a second call continues from the state of the first",
     ),
@@ -213,7 +213,7 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         3,
-        "padding, junk in padding and batch-mates change nothing, also in the calls that follow",
+        "padding, its content and the other rows of a batch change nothing, in this call or later ones",
         over_draws(contract.padding_changes_nothing),
         "look at what it does with rows of different lengths, and with a capacity",
     ),
@@ -267,5 +267,5 @@ LAWS: tuple[Law, ...] = (
         learning,
         "look at how gradients flow through it",
     ),
-    Law(14, "nothing flows across a detach", over_draws(contract.nothing_flows_across_a_detach), STATE),
+    Law(14, "no gradient flows across a detach", over_draws(contract.nothing_flows_across_a_detach), STATE),
 )

@@ -2,7 +2,7 @@
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d + M) V            Vaswani et al. 2017, in H heads of width d side by side
 
-causal   Q, K, V = W_q x, W_k x, W_v x      M = −∞ where a key lies after its query ("no q₂k₃, because of cheating")
+causal   Q, K, V = W_q x, W_k x, W_v x      M = −∞ where a key lies after its query (no position sees a later one)
 full     Q, K, V = W_q x, W_k x, W_v x      M = −∞ where a key is padding
 grouped  as causal, and the H queries of a position share G ≤ H keys and values: head h reads those of group h // (H/G)
 cross    Q = W_q y;  K, V = W_k m, W_v m    M = −∞ where the source m is padding

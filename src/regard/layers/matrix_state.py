@@ -1,4 +1,4 @@
-"""Attention with a kernel that factorises: it is a recurrent network whose state is a matrix.
+"""Attention with a kernel that factorizes: it is a recurrent network whose state is a matrix.
 
     y_t = Σ_{j ≤ t} α(q_t, k_j) v_j / Σ_{j ≤ t} α(q_t, k_j),   α(q, k) = φ(q)·φ(k)       Katharopoulos et al. 2020
 

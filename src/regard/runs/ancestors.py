@@ -111,7 +111,7 @@ class Ancestors:
                 *found,
                 f"Lines of {held_out} may have been trained on, since it is unknown {'; '.join(self.unknown)}.",
             ]
-        return found or [f"No {what} of {held_out} was trained on by {who}."]
+        return found or [f"No {what} of {held_out} was in the training data of {who}."]
 
 
 NONE = Ancestors()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
@@ -15,11 +17,13 @@ from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.dialogue_tokens import dialogue_tokens
 from regard.text.pairs import PairCorpus, open_pairs
 from regard.text.readers.encodings import check_encoding, is_utf8
+from regard.text.readers.sources import TextLines
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.tokens import TokenArray, cached
 
 Known = TypeVar("Known", Corpus, PairCorpus)
 
+SHOWN_BYTES = 1 << 20  # bytes of text that progress is shown for at a time
 ALL = "all"  # a split that is asked for: a file as it stands
 
 
@@ -127,6 +131,24 @@ def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
     if split not in corpus.splits:
         raise RegardError(f"{corpus.name} has no split {split!r}; it has {', '.join(corpus.splits)}.")
     return split
+
+
+@dataclass(frozen=True)
+class ShownLines:
+    """Lines that show how far they are read."""
+
+    lines: TextLines
+    title: str
+
+    def __iter__(self) -> Iterator[str]:
+        with progress(self.title, self.lines.size, unit=" bytes") as bar:
+            unshown = 0
+            for line in self.lines:
+                unshown += len(line.encode()) + 1
+                if unshown >= SHOWN_BYTES:
+                    bar.advance(unshown)
+                    unshown = 0
+                yield line
 
 
 def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:

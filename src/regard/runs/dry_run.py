@@ -20,7 +20,10 @@ from regard.training.loop import Trainer
 from regard.training.out_of_memory import is_out_of_memory
 from regard.training.probe import measure_steps, probe_peak_memory
 
-TOO_MANY = f"more than {MAX_EPOCHS} epochs: a corpus this small is soon memorized; set --training.patience to stop then"
+TOO_MANY = (
+    f"more than {MAX_EPOCHS} epochs: a corpus this small is quickly memorized; "
+    "set --training.patience to stop when that happens"
+)
 
 
 def dry_run(recipe: Recipe) -> dict[str, Any]:
@@ -54,7 +57,7 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
                 raise
             parts = f"--training.accumulate {2 * trainer.settings.accumulate}"
             raise RegardError(
-                f"{trainer.device} has too little memory for this training: try {parts}, which saves "
+                f"{trainer.device} has too little memory for this training run: try {parts}, which saves "
                 "memory without changing the gradient, or a smaller model."
             ) from error
     epochs = steps * per_step / training_tokens

@@ -129,7 +129,7 @@ def _same_weights(start: Start, found: str) -> Start:
         return replace(start, weights=found)
     raise RegardError(
         f"{start.run} is not the run that this recipe starts from: its weights have the digest {found}, and the recipe "
-        f"names {start.weights}. Put that run back or give its new path with --from; to start from another one, "
+        f"names {start.weights}. Restore that run or give its new path with --from; to start from another one, "
         "remove [from] from a copy of the recipe."
     )
 
@@ -150,7 +150,6 @@ def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
     if wanted > room:
         raise RegardError(
             f"This model has {numbers:.2g} parameters, and training it takes {wanted / 2**30:.2g} GiB for its weights, "
-            f"gradients and optimizer state alone; {device} has {room / 2**30:.0f} GiB. Make "
-            "model.width, model.layers or "
-            "data.vocabulary smaller."
+            f"gradients and optimizer state alone; {device} has {room / 2**30:.0f} GiB. Reduce "
+            "model.width, model.layers or data.vocabulary."
         )

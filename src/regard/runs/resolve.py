@@ -98,7 +98,7 @@ def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
     if getattr(recipe.model, "dropout", None) != BY_CORPUS:
         return recipe, []
     chosen = dropout_for(pairs)
-    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
+    many = "few and quickly memorised" if chosen == dropout_for(0) else "many"
     return recipe.replace(model={"dropout": chosen}), [
         f"Dropout: {chosen}, since {group_digits(pairs)} pairs are {many}."
     ]

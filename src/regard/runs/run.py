@@ -316,5 +316,5 @@ def given_state(state: Any) -> State | None:
         if numbers.size and not numbers.any():
             return None
     raise RegardError(
-        f"{type(state).__name__!r} is not a state: begin with None or zeros, then pass back the state you were given."
+        f"{type(state).__name__!r} is not a state: start with None or zeros, then pass back the state you were given."
     )

@@ -92,7 +92,7 @@ def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapp
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
         folded("The recipe: every setting", sample("", written_in(run.recipe, run.folder))),
         folded(
-            "Commands: its score on the test split, added to this page; the same training again",
+            "Commands: add the score on the test split to this page; repeat the training",
             command(f"regard evaluate {run.folder}"),
             command(f"regard train {run.folder / 'recipe.toml'}"),
         ),
@@ -222,11 +222,11 @@ def _why_they_differ(run: AnyRun) -> str:
     """Training and validation are not computed alike."""
     smoothing = getattr(run.recipe.training, "label_smoothing", 0.0)
     dropped = [name for name, value in vars(run.recipe.model).items() if name.startswith("dropout") and value > 0]
-    said = ["Validation reads held-out text; training is measured on the batches as they come."]
+    said = ["The validation loss is measured on held-out text, the training loss on the training batches."]
     if smoothing:
         said.append(f"The training loss includes label smoothing ({smoothing:g}), so it is higher by design.")
     if dropped:
-        said.append("Dropout is on in training and off in validation, which also makes the training loss higher.")
+        said.append("Dropout, used only in training, also makes the training loss higher.")
     return " ".join(said)
 
 

@@ -209,9 +209,9 @@ def how_losses_differ(recipe: Recipe) -> str:
     said = []
     if only:
         measured = f"The training loss is measured with {' and '.join(only)}, the validation loss without"
-        said.append(f"{measured}: compare each with itself.")
+        said.append(f"{measured}, so the two cannot be compared.")
     if settings.get("ema"):
-        said.append(f"Validated and kept is the moving average of the weights (training.ema {settings['ema']:g}).")
+        said.append(f"Validation uses and saves the moving average of the weights (training.ema {settings['ema']:g}).")
     return " ".join(said)
 
 
@@ -236,7 +236,7 @@ def continue_training(
             if trainer.group.alone or isinstance(error, RegardError):
                 raise
             raise RegardError(
-                f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
+                f"Another process of this training run ended at step {at.step}; the last checkpoint is in {folder}: "
                 f"`torchrun … -m -- regard resume {folder}` continues from there, with any number of processes."
             ) from error
         trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
@@ -248,7 +248,7 @@ def continue_training(
         if trainer.settings.limit.unit == "seconds" and at.step < FEW_STEPS:
             steps = pluralize(at.step, "step")
             smaller = "a smaller --size or " * has_smaller(recipe)
-            say(f"Only {steps} fit into this budget: {smaller}a longer --budget learns more.")
+            say(f"Only {steps} fit into this budget: {smaller}use a longer --budget to learn more.")
         run = load(folder, device=str(trainer.device))
         if trainer.group.is_first:
             shown = write_report(run, ready.data.examples)

@@ -85,7 +85,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="seq2seq",
         year=2014,
-        title="one recurrent network reads, another writes from its last state",
+        title="one recurrent network reads; another writes, starting from its last state",
         paper="Sutskever et al. 2014; Cho et al. 2014",
         target="regard.systems.seq2seq:Seq2Seq",
         task="translation",
@@ -100,7 +100,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="bahdanau",
         year=2015,
-        title="a recurrent network that looks back at the source before every word it writes",
+        title="a recurrent network that attends to the source before every word it writes",
         paper="Bahdanau et al. 2015; without feeding: Luong et al. 2015",
         target="regard.systems.bahdanau:Bahdanau",
         task="translation",
@@ -108,7 +108,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="classifier",
         year=2015,
-        title="an encoder of any kind, and one label for the whole of what it read",
+        title="an encoder of any kind, and one label for the whole text",
         paper="Iyyer et al. 2015 (dan); Dai & Le 2015 (lstm); Vaswani et al. 2017 (attention)",
         target="regard.systems.classifier:Classifier",
         task="classification",
@@ -116,7 +116,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="self-attention",
         year=2017,
-        title="one look back at all earlier words, and nothing else",
+        title="a single layer of attention to all earlier words",
         paper="Vaswani et al. 2017, its attention alone",
         target="regard.systems.self_attention:SelfAttentionModel",
     ),
@@ -138,7 +138,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="linear-attention",
         year=2020,
-        title="GPT's block with a kernel that factorises: a recurrent network whose state is a matrix",
+        title="GPT's block with a kernel that factorizes: a recurrent network whose state is a matrix",
         paper="Katharopoulos et al. 2020; decay: Sun et al. 2023, Yang et al. 2024; delta rule: Schlag et al. 2021",
         target="regard.systems.linear_attention:LinearTransformer",
     ),
@@ -152,7 +152,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="mingru",
         year=2024,
-        title="a recurrent network whose gates do not look at the past, so that training need not wait",
+        title="a recurrent network whose gates do not depend on the past, so training runs in parallel",
         paper="Feng et al. 2024; the scan: Blelloch 1990",
         target="regard.systems.mingru:MinGRUModel",
     ),

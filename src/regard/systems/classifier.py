@@ -45,14 +45,14 @@ class Settings(CheckedSettings):
     layers: int = setting(
         1, "layers of the encoder; for dan, those above the average (0 = a bag of words)", ge=0, le=MAX_LAYERS
     )
-    width: int = setting(128, "components of a vector between layers; if recurrent, in each direction", ge=1)
+    width: int = setting(128, "width of the vectors between layers; if recurrent, in each direction", ge=1)
     embedding: int = setting(0, "components of a word vector; 0 = width, which attention requires", ge=0)
-    bidirectional: bool = setting(True, "rnn, lstm, gru: read the source from both ends")
+    bidirectional: bool = setting(True, "rnn, lstm, gru: read the source in both directions")
     heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", ge=1)
     position: str = setting(
         "sinusoid", "self-attention, transformer: {}", choices=("none", "sinusoid", "rotary", "alibi")
     )
-    dropout: float = setting(0.2, "rate on word vectors, between layers and before the prediction", **RATE)
+    dropout: float = setting(0.2, "dropout rate on word vectors, between layers and before the prediction", **RATE)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,8 +24,10 @@ class Settings(CheckedSettings):
     width: int = setting(256, "components of a feed-forward layer", ge=1)
     embedding: int = setting(0, "components of a word vector; 0 = width", ge=0)
     activation: str = setting("tanh", "f: {}", choices=("tanh", "relu"))
-    dropout: float = setting(0.0, "rate on the average and on the output", **RATE)
-    tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
+    dropout: float = setting(0.0, "dropout rate on the average and on the output", **RATE)
+    tied: bool = setting(
+        True, "predict with the embedding matrix (weight tying); the last layer is then as wide as the embedding"
+    )
 
 
 class DAN(Stack):

@@ -23,10 +23,14 @@ from regard.systems.position_settings import PositionSettings, check_heads
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(4, "blocks, one above the other", ge=1, le=MAX_LAYERS)
-    width: int = setting(128, "components of a vector between blocks", ge=1)
+    layers: int = setting(4, "number of blocks", ge=1, le=MAX_LAYERS)
+    width: int = setting(128, "width of the vectors between blocks", ge=1)
     heads: int = setting(4, "attention heads; they share the width equally", ge=1)
-    context: int = setting(128, "words it can look back at; for unbounded positions, only the training window", ge=1)
+    context: int = setting(
+        128,
+        "number of words that attention can look back over; with unbounded positions, only the training window",
+        ge=1,
+    )
     feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     position: str = setting("learned", "{}", choices=tuple(POSITIONS))
     combine: str = setting(
@@ -41,8 +45,8 @@ class Settings(PositionSettings):
     )
     activation: str = setting("gelu", "gelu (tanh form) or relu", choices=ACTIVATIONS)
     bias: bool = setting(True, "biases in linear maps and layer norms")
-    tied: bool = setting(True, "predict with the embedding's matrix")
-    dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
+    tied: bool = setting(True, "predict with the embedding matrix (weight tying)")
+    dropout: float = setting(0.1, "dropout rate on the embedding, the attention weights and each part's output", **RATE)
     initial: float = setting(0.02, "standard deviation of the initial weights; GPT-2's suits a width of 768", gt=0)
     scale: float = setting(0.0, "factor on input word vectors; 0 = √width with sine waves, else 1", ge=0)
 

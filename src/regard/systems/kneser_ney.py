@@ -58,7 +58,7 @@ def count_grams(
     name = np.int32 if len(ids) < 2**31 and vocabulary < 2**31 else np.int64
     words = np.asarray(ids).astype(name)
     if len(ids) * vocabulary >= 2**63:
-        raise RegardError("Text times vocabulary is too large to count; use a smaller data.vocabulary.")
+        raise RegardError("The text and the vocabulary are too large to count; use a smaller data.vocabulary.")
     names = words  # [T] name of the gram that ends at each place
     level = Counts(
         keys=np.arange(vocabulary),

@@ -26,7 +26,7 @@ class Settings(gpt.Settings):
     features: int = setting(0, "gaussian: number of random features; 0 = a head's width", ge=0)
     decay: str = setting("none", "decay of the state: {} (fixed for each head, or by a gate)", choices=DECAYS)
     rule: str = setting("sum", "how a word updates the state: sum adds, delta replaces: {}", choices=RULES)
-    dropout: float = setting(0.1, "rate on the embedding and each part's output", ge=0, lt=1)
+    dropout: float = setting(0.1, "dropout rate on the embedding and each part's output", ge=0, lt=1)
 
 
 class LinearTransformer(gpt.GPT):

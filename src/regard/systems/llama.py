@@ -36,8 +36,8 @@ MULTIPLE = 8  # the width of the feed-forward is rounded up to this
 
 @dataclass(frozen=True)
 class Settings(CheckedSettings):
-    layers: int = setting(4, "blocks, one above the other", ge=1, le=MAX_LAYERS)
-    width: int = setting(128, "components of a vector between blocks", ge=1)
+    layers: int = setting(4, "number of blocks", ge=1, le=MAX_LAYERS)
+    width: int = setting(128, "width of the vectors between blocks", ge=1)
     heads: int = setting(4, "query heads; they share the width equally", ge=1)
     key_value_heads: int = setting(
         0, "key and value heads, each for a group of query heads; 0 = half as many, if that is an integer", ge=0
@@ -47,18 +47,18 @@ class Settings(CheckedSettings):
         0, "components inside the gated feed-forward; 0 = 8/3 × width, as many weights as GPT's 4 × width", ge=0
     )
     head_width: int = setting(0, "components of a head; 0 = width / heads", ge=0)
-    bias: str = setting("none", "maps with a bias: {}", choices=BIASES)
+    bias: str = setting("none", "linear maps with a bias: {}", choices=BIASES)
     epsilon: float = setting(RMS_EPSILON, "ε of RMSNorm", gt=0)
     theta: float = setting(THETA, "base of the rotary frequencies", gt=0)
-    stretch: str = setting("none", "how rotary frequencies are slowed down for longer texts: {}", choices=STRETCHES)
-    stretch_factor: float = setting(1.0, "factor that rotary frequencies are divided by", ge=1)
+    stretch: str = setting("none", "scaling of rotary frequencies for longer texts: {}", choices=STRETCHES)
+    stretch_factor: float = setting(1.0, "factor by which rotary frequencies are divided", ge=1)
     stretch_low: float = setting(
-        1.0, "llama3: frequencies with fewer turns than this in stretch_context are divided", gt=0
+        1.0, "llama3: frequencies with fewer rotations than this within stretch_context are divided", gt=0
     )
-    stretch_high: float = setting(4.0, "llama3: frequencies with more turns than this are unchanged", gt=0)
-    stretch_context: int = setting(8192, "llama3: the context before the stretch", ge=1)
-    tied: bool = setting(True, "predict with the embedding's matrix")
-    dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
+    stretch_high: float = setting(4.0, "llama3: frequencies with more rotations than this are unchanged", gt=0)
+    stretch_context: int = setting(8192, "llama3: context length before scaling", ge=1)
+    tied: bool = setting(True, "predict with the embedding matrix (weight tying)")
+    dropout: float = setting(0.1, "dropout rate on the embedding, the attention weights and each part's output", **RATE)
     initial: float = setting(0.02, "standard deviation of the initial weights; suits a width of 768", gt=0)
 
     def __post_init__(self) -> None:

@@ -25,8 +25,10 @@ from regard.systems.recurrent_stack import AS_DROPOUT, RecurrentModel, Recurrent
 
 @dataclass(frozen=True)
 class Settings(RecurrentSettings):
-    dropout_input: float = setting(-1.0, "rate on the word vectors; -1 = dropout", **RATE, unset=AS_DROPOUT)
-    dropout_between: float = setting(-1.0, "rate between layers; -1 = dropout", **RATE, unset=AS_DROPOUT)
+    dropout_input: float = setting(
+        -1.0, "dropout rate on the word vectors; -1 = model.dropout", **RATE, unset=AS_DROPOUT
+    )
+    dropout_between: float = setting(-1.0, "dropout rate between layers; -1 = model.dropout", **RATE, unset=AS_DROPOUT)
     dropout_embedding: float = setting(0.0, "rate at which whole words are dropped", **RATE)
     dropout_recurrent: float = setting(0.0, "rate at which recurrent weights are dropped", **RATE)
     variational: bool = setting(False, "drop the same components at every time step of a window")

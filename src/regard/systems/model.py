@@ -140,7 +140,7 @@ class Model(nn.Module):
             TypeError: If a language model is given a source.
         """
         if source is not None or lengths is not None:
-            raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
+            raise TypeError(f"{type(self).__name__} is a language model and does not take a source")
         rows = (1 if rows is None else rows) * width
         device, dtype = self._place()
         past = self.initial_past(rows, capacity=capacity, device=device, dtype=dtype)
@@ -234,7 +234,7 @@ class Model(nn.Module):
         if self.context is not None and columns > self.context:
             raise RegardError(
                 f"this model reads at most {self.context} tokens at once but was given {columns}; "
-                "give it less text, or train one with a larger model.context."
+                "give it less text, or train a model with a larger model.context."
             )
         state = self.begin(rows=rows) if state is None else state
         return state, span_of(state["seen"], lengths)

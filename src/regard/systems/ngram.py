@@ -33,7 +33,7 @@ ORDERS = range(1, 8)
 class Settings(CheckedSettings):
     order: int = setting(
         5,
-        "words in the longest n-gram: the one predicted and those before it",
+        "words in the longest n-gram, including the predicted one",
         ge=ORDERS[0],
         le=ORDERS[-1],
     )
@@ -125,7 +125,7 @@ class NGram(Model):
         if fell_back:
             orders = ", ".join(map(str, fell_back))
             self.notes.append(
-                f"too few different counts to estimate Kneser-Ney's discounts of order {orders}: "
+                f"too few distinct counts to estimate Kneser-Ney's discounts of order {orders}: "
                 f"used {', '.join(f'{discount:g}' for discount in FALLBACK)} there"
             )
 
@@ -137,7 +137,7 @@ class NGram(Model):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         words = state_dict.get(f"{prefix}orders.0.keys")
         if words is not None and len(words) != self.vocabulary + 1:  # the vocabulary must match
-            rest[-1].append(f"the file has {len(words) - 1} words, the model {self.vocabulary}")
+            rest[-1].append(f"the file has {len(words) - 1} words, but the model has {self.vocabulary}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     # -- the call ----------------------------------------------------------------------------------------------------

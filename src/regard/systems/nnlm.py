@@ -22,12 +22,14 @@ from regard.systems.model import Stack
 
 @dataclass(frozen=True)
 class Settings(CheckedSettings):
-    order: int = setting(8, "n: the word predicted and the n − 1 words it is predicted from", ge=2)
+    order: int = setting(8, "n: the predicted word and the n − 1 words before it", ge=2)
     width: int = setting(256, "components of the tanh layer", ge=1)
     embedding: int = setting(64, "components of a word vector; 0 = width", ge=0)
     direct: bool = setting(False, "direct connections from the word vectors to the prediction")
-    tied: bool = setting(False, "predict with the embedding's matrix; the tanh layer is then as wide as the embedding")
-    dropout: float = setting(0.0, "rate on the word vectors and on the tanh layer", **RATE)
+    tied: bool = setting(
+        False, "predict with the embedding matrix (weight tying); the tanh layer is then as wide as the embedding"
+    )
+    dropout: float = setting(0.0, "dropout rate on the word vectors and on the tanh layer", **RATE)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,7 +27,11 @@ from regard.systems.position_settings import PositionSettings
 @dataclass(frozen=True)
 class Settings(PositionSettings):
     width: int = setting(256, "components of words, queries, keys and values", ge=1)
-    context: int = setting(128, "words it can look back at; for unbounded positions, only the training window", ge=1)
+    context: int = setting(
+        128,
+        "number of words that attention can look back over; with unbounded positions, only the training window",
+        ge=1,
+    )
     position: str = setting("none", "{}", choices=INPUT_POSITIONS)
     combine: str = setting(
         "add",
@@ -36,10 +40,10 @@ class Settings(PositionSettings):
     )
     score: str = setting("scaled-dot", "α: {}", choices=SCORES)
     bandwidth: float = setting(1.0, f"h, the bandwidth of a kernel ({', '.join(KERNELS)})", gt=0)
-    projections: bool = setting(True, "W_q, W_k, W_v; without them a word's vector is its query, key and value")
+    projections: bool = setting(True, "learn W_q, W_k and W_v; if false, a word's vector is its query, key and value")
     activation: str = setting("identity", "f: {}", choices=("identity", "tanh", "relu"))
-    tied: bool = setting(False, "predict with the embedding's matrix")
-    dropout: float = setting(0.0, "rate on the embedding and the attention weights", **RATE)
+    tied: bool = setting(False, "predict with the embedding matrix (weight tying)")
+    dropout: float = setting(0.0, "dropout rate on the embedding and the attention weights", **RATE)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,7 +32,7 @@ class RecurrentPairSettings(CheckedSettings):
     embedding: int = setting(256, "components of a word vector; 0 = width", ge=0)
     dropout: float = setting(
         BY_CORPUS,
-        "rate on word vectors, between layers and before the prediction; -1 = depends on the corpus",
+        "dropout rate on word vectors, between layers and before the prediction; -1 = depends on the corpus",
         **RATE,
         unset=BY_CORPUS,
     )

@@ -43,7 +43,7 @@ QUIET = 4.0  # factor by which initial word vectors are smaller than in the pape
 class Settings(PositionSettings):
     layers: int = setting(3, "blocks of the encoder, one above the other", ge=1, le=MAX_LAYERS)
     decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", ge=0, le=MAX_LAYERS)
-    width: int = setting(256, "components of a vector between blocks", ge=1)
+    width: int = setting(256, "width of the vectors between blocks", ge=1)
     heads: int = setting(4, "attention heads; they share the width equally", ge=1)
     feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     position: str = setting("sinusoid", "{}", choices=tuple(POSITIONS))
@@ -59,17 +59,17 @@ class Settings(PositionSettings):
         choices=("pre", "post"),
     )
     activation: str = setting("relu", "relu, gelu (tanh form) or swish", choices=(*ACTIVATIONS, "swish"))
-    output_bias: bool = setting(False, "a bias for each word in the prediction")
+    output_bias: bool = setting(False, "add a bias for each word to the logits")
     tied: bool = setting(True, "predict with the target's word vectors")
     shared: bool = setting(True, "one table of word vectors for source and target, if they share a vocabulary")
     dropout: float = setting(
         BY_CORPUS,
-        "rate on word vectors and each part's output; -1 = depends on the corpus",
+        "dropout rate on word vectors and each part's output; -1 = depends on the corpus",
         **RATE,
         unset=BY_CORPUS,
     )
-    dropout_attention: float = setting(0.0, "rate on attention weights", **RATE)
-    dropout_activation: float = setting(0.0, "rate inside the feed-forward", **RATE)
+    dropout_attention: float = setting(0.0, "dropout rate on attention weights", **RATE)
+    dropout_activation: float = setting(0.0, "dropout rate inside the feed-forward", **RATE)
 
     def __post_init__(self) -> None:
         super().__post_init__()

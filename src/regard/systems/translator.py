@@ -97,13 +97,13 @@ class Translator(Model):
         synchronizing. As for every model, capacity=C makes room for C target tokens in tensors of fixed shape.
         """
         if source is None:
-            raise TypeError(f"{type(self).__name__} translates: it begins with a source, model.begin(source, lengths)")
+            raise TypeError(f"{type(self).__name__} is a translator and needs a source: model.begin(source, lengths)")
         if rows is not None and rows != len(source):
             raise ValueError(f"{len(source)} sources were given for {rows} rows")
         if self.source_context is not None and source.size(1) > self.source_context:
             raise RegardError(
                 f"this model reads sources of at most {self.source_context} tokens but was given {source.size(1)}; "
-                "give it shorter sentences, or train one with a larger model.context."
+                "give it shorter sentences, or train a model with a larger model.context."
             )
         return self.begin_from(self.encode(source, lengths), source, lengths, width=width, capacity=capacity)
 

@@ -54,7 +54,7 @@ def _read_message(message: Any, where: str, field: str) -> dict[str, str]:
     if not isinstance(message, Mapping):
         raise FieldError(f'{where} must be an object such as {{"role": "user", "content": "Hello"}}.', field)
     if any(message.get(key) for key in ("tool_calls", "function_call", "tool_call_id")):
-        raise FieldError(f"{where} calls a tool, but these models have none: leave tools out.", field)
+        raise FieldError(f"{where} calls a tool, but these models cannot use tools: leave them out.", field)
     role, content = message.get("role"), message.get("content")
     if not isinstance(role, str) or role not in ROLES:
         known = ", ".join(ROLES)

@@ -60,6 +60,6 @@ def dialogue_tokens(dialogues: Iterable[str], tokenizer: Tokenizer) -> TokenArra
         lines += 1
     array, counted = np.array(ids, tokenizer.id_type), np.array(said, bool)
     if not counted.any():
-        raise RegardError("The assistant says nothing in these dialogues, so there is nothing to learn.")
+        raise RegardError("These dialogues have no assistant turn, so there is nothing to learn.")
     unknown = int((array[counted] == tokenizer.unk).sum()) if tokenizer.unk is not None else 0
     return TokenArray(array, characters, lines, unknown, counted)

@@ -45,7 +45,7 @@ class DialogueLines(Source):
 
     @property
     def about(self) -> str:
-        return f"{self.path.name} has dialogues: what the assistant says is learned."
+        return f"{self.path.name} contains dialogues: only the assistant's turns are learned."
 
     def __iter__(self) -> Iterator[str]:
         for number, line in enumerate(read_lines(self.path, encoding=self.encoding), 1):

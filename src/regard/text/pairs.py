@@ -312,7 +312,7 @@ def _open_built_in(name: str, pairs: int, longest: int) -> PairCorpus:
         raise RegardError(f"{name!r} is a text without translations; give pairs, for example the built-in phrasebook.")
     splits = {split: toy_pairs(name, lines) for split, lines in toy_task(name).items()}
     origin = (
-        "Made by seed 0: the target is what a language model says at the end of the line; no two splits share a pair."
+        "Made by seed 0: the target is the language model's answer at the end of the line; no two splits share a pair."
     )
     return PairCorpus(name, splits, suggested_tokenizer="word", pretokenised=True, origin=(origin,), disjoint=True)
 

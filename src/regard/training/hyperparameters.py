@@ -53,7 +53,7 @@ class GradientTraining(CheckedSettings):
     validations: int = setting(0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", ge=0)
     patience: int = setting(0, "stop after this many validations without improvement; 0 = never", ge=0)
     checkpoint_every: int = setting(
-        250, "steps between checkpoints, besides one every minute; 0 = one after each validation", ge=0
+        250, "steps between checkpoints, in addition to one every minute; 0 = one after each validation", ge=0
     )
     snapshots: int = setting(
         0, "save N snapshots of the weights, spread over training, to watch the model learn; 0 = none", ge=0
@@ -113,7 +113,7 @@ class Training(GradientTraining):
     )
     compile: str = setting(
         "auto",
-        "compile a Transformer's blocks: on, off, or auto = on a GPU, where it pays",
+        "compile a Transformer's blocks: on, off, or auto = on a GPU, if it is faster",
         choices=SWITCH,
     )
 
@@ -157,12 +157,14 @@ class PairTraining(GradientTraining):
     keep: int = setting(5, "keep the weights of the last N validations, for `evaluate --average`; 0 = none", ge=0)
     select: str = setting(
         "loss",
-        "the best validation has the lowest loss, or the highest bleu (greedy translations)",
+        "choose the best validation by lowest loss or by highest bleu (of greedy translations)",
         choices=("loss", "bleu"),
     )
     validation_pairs: int = setting(1000, "pairs read per validation, always the same ones; 0 = all", ge=0)
     capture: str = setting(
-        "auto", "capture steps as CUDA graphs of few shapes: on, off, or auto = on a GPU, where it pays", choices=SWITCH
+        "auto",
+        "capture steps as CUDA graphs of few shapes: on, off, or auto = on a GPU, if it is faster",
+        choices=SWITCH,
     )
 
     @property

@@ -67,7 +67,7 @@ def how_to_go_on(
         when = f"in the validation after step {step}"
     else:
         when = f"in step {step + 1}" if step else "in the very first step"
-    what = f"The memory of {device} ran out {when}"
+    what = f"Out of memory on {device} {when}"
     place = f"step {step}" if saved else "its last checkpoint"
     parts = min(2 * settings.accumulate, rows)
     if doing == "step" and parts > settings.accumulate:

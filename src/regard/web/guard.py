@@ -58,6 +58,7 @@ def guarded(
     *,
     host: str,
     token: str | None = None,
+    token_optional: bool = False,
     body_limit: int = BODY,
     body_seconds: float = BODY_SECONDS,
     policy: str = PAGE_POLICY,
@@ -68,15 +69,15 @@ def guarded(
 
     The token comes as `Authorization: Bearer …`, or once as `?token=…` in the address of a page, which makes it a
     cookie. `open_paths` need none: they tell nothing, or ask for it themselves where `scope["token_shown"]` is false.
+    With `token_optional` no path needs it, which only a loopback address may have.
     `refusal` builds the response to a refused client.
     """
-    if token is None and not is_loopback(host):
-        raise RegardError(
-            f"Other machines can reach {host or 'every address'}: choose a --token, or listen on 127.0.0.1."
-        )
+    if (token is None or token_optional) and not is_loopback(host):
+        raise RegardError(f"Other machines can reach {host or 'every address'}: set a --token, or listen on 127.0.0.1.")
     if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise RegardError(f"A token needs at least {SHORTEST_TOKEN} ASCII characters: use a longer random one.")
-    return Guard(app, host, token, body_limit, body_seconds, policy, frozenset(open_paths), refusal)
+    paths = None if token_optional else frozenset(open_paths)
+    return Guard(app, host, token, body_limit, body_seconds, policy, paths, refusal)
 
 
 class Guard:
@@ -88,7 +89,7 @@ class Guard:
         body_limit: int,
         body_seconds: float,
         policy: str,
-        open_paths: frozenset[str],
+        open_paths: frozenset[str] | None,  # None: all
         refusal: Refusal,
     ) -> None:
         self.app, self.host, self.token = app, host, token
@@ -124,7 +125,7 @@ class Guard:
                 async with asyncio.timeout(self.body_seconds):
                     body = await self._body(scope, receive)
             except TimeoutError:
-                answer = self._refuse(scope, 408, f"The body did not come within {self.body_seconds:g} seconds.")
+                answer = self._refuse(scope, 408, f"The body did not arrive within {self.body_seconds:g} seconds.")
             except _Left:
                 return
             if answer is None and body is None:
@@ -150,19 +151,23 @@ class Guard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._ours(hosts[0]):
-            return self._refuse(scope, 421, "This server has another name: use the address that it printed.")
+            return self._refuse(
+                scope, 421, "The host name is not this server's: use the address that the server printed."
+            )
         origin = headers.get("origin")
         if scope["method"] not in SAFE and (
             (origin is not None and not _same(origin, hosts[0])) or headers.get("sec-fetch-site") == "cross-site"
         ):
-            return self._refuse(scope, 403, "The request comes from a page of another site, which may not ask this.")
+            return self._refuse(scope, 403, "The request comes from a page of another site, which is not allowed.")
         scope["token_shown"] = self._shows_token(headers)
-        if scope["token_shown"] or scope["path"] in self.open_paths:
+        if scope["token_shown"] or (self.open_paths and scope["path"] in self.open_paths):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
         if scope["method"] == "GET" and given and self.is_token(given[0]):
             return self._remember(scope, urlencode([pair for pair in query if pair[0] != "token"]))
+        if self.open_paths is None:
+            return None
         answer = self._refuse(scope, 401, "This server needs its token: send it as `Authorization: Bearer …`.")
         answer.headers["www-authenticate"] = "Bearer"
         return answer

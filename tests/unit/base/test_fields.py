@@ -150,7 +150,7 @@ def test_each_sentence_names_the_field():
         ({"word": 3}, "word must be a text, not 3."),
         ({"word": "x" * 21}, "word must have at most 20 characters, not 21."),
         ({"word": "a\0"}, "word contains a NUL character: remove it."),
-        ({"word": "\ud800"}, "word is not valid Unicode: it has half a surrogate pair."),
+        ({"word": "\ud800"}, "word is not valid Unicode: it contains an unpaired surrogate."),
         ({"word": "a\u2028b"}, "word must be one line: remove the line breaks."),
         ({"beam": "²"}, 'beam must be a whole number, not "²".'),
         ({"beam": True}, "beam must be a whole number, not true."),

@@ -261,7 +261,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(tmp_path
         assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"file": "before"}
         if isinstance(error, OSError):
             assert "disk is full" in str(raised.value)
-            assert "untouched" in str(raised.value)
+            assert "unchanged" in str(raised.value)
     with pytest.raises(RegardError, match="its partial files were removed"):
         interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
     assert {each.name for each in tmp_path.iterdir()} == {"file"}
@@ -299,7 +299,7 @@ def test_who_waits_for_a_lock_gets_it_when_it_is_free(tmp_path):
 def test_a_name_that_is_taken_stays_and_the_lock_of_a_name_is_removed(tmp_path):
     path = tmp_path / "new" / "table.csv"
     write_new(path, "one")
-    with pytest.raises(RegardError, match="exists already"):
+    with pytest.raises(RegardError, match="already exists"):
         write_new(path, "two")
     assert [each.name for each in path.parent.iterdir()] == ["table.csv"]
     assert path.read_text() == "one"

@@ -110,7 +110,7 @@ def test_a_new_folder_takes_the_place_of_nothing_that_appeared_meanwhile(kind, t
             put(kind, path)
             before.append(seen(path))
 
-    with pytest.raises(RegardError, match="exists already and was not changed"):
+    with pytest.raises(RegardError, match="already exists and was not changed"):
         make()
     assert [seen(path)] == before
     assert os.listdir(tmp_path) == ["out"]
@@ -127,7 +127,7 @@ def test_a_new_file_takes_the_place_of_nothing_that_appeared_meanwhile(kind, tmp
             put(kind, path)
             before.append(seen(path))
 
-    with pytest.raises(RegardError, match="exists already and was not changed"):
+    with pytest.raises(RegardError, match="already exists and was not changed"):
         make()
     assert [seen(path)] == before
     assert os.listdir(tmp_path) == ["out"]

@@ -85,7 +85,7 @@ def test_each_verdict_is_there_with_its_sign_and_a_way_to_its_claim():
         assert one.name in words.names
     assert re.findall(r'<tr><th scope=row><span class="sign (\w+)"', page) == [HOLDS, FAILS, OPEN]
     seen = re.sub(r"\s+", " ", "".join(words.text))
-    assert "Of 3 statements of the lectures: ✓ 1 holds, ✗ 1 fails, ? 1 is inconclusive." in seen
+    assert "Of 3 textbook claims: ✓ 1 holds, ✗ 1 fails, ? 1 is inconclusive." in seen
     assert "✓ 2 hold." in re.sub(r"\s+", " ", "".join(Words(claims_page([result(), result("b", "C2")])).text))
 
 

@@ -255,9 +255,9 @@ def test_a_confusion_table_has_a_row_for_each_true_label_and_a_column_for_each_p
     assert "Confusion:" in capsys.readouterr().out
     printing.print_labels(labels(13), False)
     out = capsys.readouterr().out
-    assert "The commonest of 12 kinds of mistakes" in out
+    assert "The most common of 12 kinds of mistakes" in out
     assert out.index("l12") < out.rindex("l01")
-    last = out[out.index("The commonest") :]
+    last = out[out.index("The most common") :]
     assert last.index("l12") < last.index("l05")  # the commonest first
     assert (printing.MAX_COLUMNS, printing.MOST_MISTAKES) == (12, 20)
 

@@ -98,9 +98,9 @@ def test_settings_that_conflict_are_refused_in_a_sentence(settings, sentence):
         (("lstm", "lstm"), {}, "listed twice"),
         (("lsmt",), {}, "did you mean lstm"),
         (("lstm",), {"model": {"wdith": "3"}}, "did you mean model.width"),
-        (("lstm",), {"model": {"heads": "3"}}, "No system of this comparison has a setting model.heads"),
+        (("lstm",), {"model": {"heads": "3"}}, "No system in this comparison has a setting model.heads"),
         (("lstm",), {"model": {"order": "3"}}, "leave model.order out"),
-        (("lstm",), {"modle": {"width": "3"}}, "No system of this comparison has a setting modle.width"),
+        (("lstm",), {"modle": {"width": "3"}}, "No system in this comparison has a setting modle.width"),
         (("gpt",), {"model": {"width": "30", "heads": "4"}}, "gpt: model.heads"),
     ],
 )

@@ -43,7 +43,7 @@ def test_what_a_place_needs_is_said(monkeypatch):
     monkeypatch.setattr(elsewhere, "find_spec", lambda package: None if package in missing else package)
     monkeypatch.setattr(elsewhere.shutil, "which", lambda program: None)
     read_place("ray")  # needs no sbatch
-    with pytest.raises(RegardError, match="There is no Slurm here"):
+    with pytest.raises(RegardError, match="Slurm is not available here"):
         read_place("slurm")
     for name, package in (("slurm", "submitit"), ("ray", "ray")):
         missing.add(package)
@@ -301,7 +301,7 @@ def test_a_task_of_ray_is_one_run_with_its_cpus_and_gpus(ray, monkeypatch):
 
 
 def test_a_cluster_that_is_not_there_or_too_small_is_refused(ray, monkeypatch):
-    with pytest.raises(RegardError, match=r"No machine of this Ray cluster has 2 GPUs: request at most 1\."):
+    with pytest.raises(RegardError, match=r"No machine in this Ray cluster has 2 GPUs: request at most 1\."):
         Ray({"gpus": 2})
     monkeypatch.setattr(Cluster, "reachable", False)
     with pytest.raises(RegardError, match="There is no Ray cluster at there: nobody answers"):

@@ -305,7 +305,7 @@ def test_a_system_whose_other_seeds_failed_has_one_seed(compared):
 
 def test_caveats_are_of_few_seeds_and_of_a_validation_split(compared):
     few, power = caveats(compared())
-    assert few.startswith("Two seeds: ")
+    assert few.startswith("Two seeds are too few")
     assert re.fullmatch(r"A true difference as large as that between .* with a probability of 80 % with .*", power)
     assert caveats(compared(LOSSES | {"lstm": [2.4] * 3, "gpt": [1.9] * 3})) == []
     one = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0]}, facts={"split": "valid", "tokens": {"valid": 5}})
@@ -317,19 +317,19 @@ def test_how_it_was_measured_is_said_with_its_numbers(compared):
     done = compared()
     documents = f"24 documents (whole lines, about {round(LENGTH / 24)} tokens each)"
     step = max(e.recipe.training.batch_tokens for e in done.plan.entrants if not e.counted)
-    optimisers = [each for each in measured(done) if each.startswith("Not all were trained alike: ")]
+    optimisers = [each for each in measured(done) if each.startswith("The systems were trained differently: ")]
     assert measured(done) == [
         f"All were tested on the same {LENGTH} tokens in segments of 33 tokens, each after 32 tokens of warm-up from "
         f"the one before it; intervals are over {documents} and the seeds.",
-        "Bits per character count every character, line ends included; 1.2 % of the test tokens are <unk>.",
+        "Bits per character count every character, including line breaks; 1.2 % of the test tokens are <unk>.",
         f"Tokens seen exceed the budget by less than one optimizer step (at most {step}). n-grams read the training "
-        "text once, whatever the budget.",
+        "text once, regardless of the budget.",
         tuning_report.UNTUNED,
         *optimisers,
-        "Memory is the most that the training's own process held; Python and PyTorch alone are 102 MiB of it.",
+        "Memory is the peak of each training process; Python and PyTorch alone account for 102 MiB of it.",
     ]
     faster = timed(done, match="seconds", unit="seconds")
-    assert any(each.startswith("Equal seconds reward the faster kernel: ") for each in measured(faster))
+    assert any(each.startswith("With equal time, faster kernels read more text: ") for each in measured(faster))
     counted = compared({"2-gram": [3.0], "5-gram": [2.5]})
     assert len(measured(counted)) == 3  # nothing about training
     assert measured(counted)[0].endswith("tokens each).")
@@ -338,7 +338,7 @@ def test_how_it_was_measured_is_said_with_its_numbers(compared):
 def test_memory_of_a_gpu_runs_side_by_side_and_notes_of_a_run_are_told(compared):
     done = compared(effort={"memory_of": "GPU", "side_by_side": 3, "notes": ["the counts are few"]})
     said = measured(done)
-    assert "For systems on the GPU, memory is the peak that tensors used there during training." in said
+    assert "For systems on the GPU, memory is the peak use by tensors during training." in said
     assert not any(each.startswith("Memory is") for each in said)
     assert "At times at least 3 runs shared the machine: each was slower than it would be alone." in said
     assert said[-6:] == [f"{label}: the counts are few." for label, _ in done.results]
@@ -411,7 +411,7 @@ def test_another_order_is_told_with_the_moment_at_which_it_is_read_off(compared)
     curves = {"lstm": [(100, 10.0, 3.0), (200, 20.0, 1.0)], "gpt": [(100, 5.0, 2.5), (200, 10.0, 2.0)]}
     (said,) = (each for each in measured(compared(curves=curves)) if each.startswith("On the validation text"))
     assert said == (
-        "On the validation text the order at equal tokens is lstm, gpt; at equal seconds (10 s, when the fastest had "
+        "On the validation text, the order at equal tokens is lstm, gpt; at equal seconds (10 s, when the fastest had "
         "finished) the curves were ordered gpt, lstm. The two differ because systems read at different speeds; "
         "schedules that end there could change the second order."
     )

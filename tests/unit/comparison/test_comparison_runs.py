@@ -498,11 +498,11 @@ def test_a_process_stops_when_its_parent_has_ended(monkeypatch):
     ("ended_with", "failed", "log"),
     [
         ((2, "No such text.", "a log"), "No such text.", ""),
-        ((2, "", "a log"), "its process ended with code 2; see its output above.", "a log"),
-        ((0, "", ""), "its process ended with code 0; see its output above.", ""),
-        ((1, "half a sentence", "Traceback"), "its process ended with code 1; see its output above.", "Traceback"),
-        ((-9, "", "a log"), "its process was ended by SIGKILL (out of memory?).", ""),
-        ((-15, "", "a log"), "its process was ended by SIGTERM.", ""),
+        ((2, "", "a log"), "its process exited with code 2; see its output above.", "a log"),
+        ((0, "", ""), "its process exited with code 0; see its output above.", ""),
+        ((1, "half a sentence", "Traceback"), "its process exited with code 1; see its output above.", "Traceback"),
+        ((-9, "", "a log"), "its process was killed by SIGKILL (out of memory?).", ""),
+        ((-15, "", "a log"), "its process was killed by SIGTERM.", ""),
     ],
 )
 def test_how_a_process_failed_is_said_and_the_others_go_on(plan, capsys, ended_with, failed, log):
@@ -548,7 +548,7 @@ def test_a_stop_reaches_every_run_and_a_second_one_ends_them(plan, capsys):
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "2-gram: starting (1 of 4)",
-        f"stopped; the same command with --run {plan.folder} continues from there",
+        f"stopped; to continue, run the same command with --run {plan.folder}",
     ]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
@@ -664,7 +664,7 @@ def test_one_run_at_a_time_here_and_all_of_them_on_other_machines(
 
 def test_runs_side_by_side_are_refused_where_time_is_equal(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for words, said in (({"jobs": 2, "match": "seconds"}, "counts time"), ({"jobs": 0}, "^jobs must be at least 1")):
+    for words, said in (({"jobs": 2, "match": "seconds"}, "measures time"), ({"jobs": 0}, "^jobs must be at least 1")):
         with pytest.raises(RegardError, match=said):
             regard.compare(["nnlm"], data=text, **words)
     assert os.listdir(tmp_path) == []
@@ -687,7 +687,7 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_read(text, tmp_pat
     assert os.listdir(tmp_path) == ["notes.txt"]
     comparison.check_free(tmp_path / "new.csv", "--csv")
     comparison.check_free(None, "--csv")
-    with pytest.raises(RegardError, match="exists already; --csv writes a new file"):
+    with pytest.raises(RegardError, match="already exists; --csv writes a new file"):
         comparison.check_free(tmp_path / "notes.txt", "--csv")
 
 

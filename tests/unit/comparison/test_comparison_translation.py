@@ -231,12 +231,12 @@ def test_a_note_says_how_differently_systems_were_trained_and_none_that_they_wer
     done = compared({"bahdanau": [0.2], "transformer": [0.4]})
     settings = {entrant.label: entrant.recipe.training for entrant in done.plan.entrants}
     assert settings["bahdanau"].learning_rate != settings["transformer"].learning_rate
-    (said,) = (note for note in notes(done) if note.startswith("Not all were trained alike"))
+    (said,) = (note for note in notes(done) if note.startswith("The systems were trained differently"))
     for label, each in settings.items():
         assert f"{label}: {each.optimizer}, learning rate {each.learning_rate:g}, {each.schedule}" in said
     same = [replace(e, recipe=done.plan.entrants[0].recipe) for e in done.plan.entrants]
     alike = Comparison(replace(done.plan, entrants=tuple(same)), done.results)
-    assert not any("trained alike" in note for note in notes(alike))
+    assert not any("trained differently" in note for note in notes(alike))
 
 
 @pytest.mark.parametrize(
@@ -401,9 +401,9 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
         "All translated the same 60 sentences (en → fr) with beam 5 and length penalty 1; intervals are over these "
         "sentences and the seeds.",
         f"BLEU is {best['bleu_signature']} (tokenizer 13a, words between spaces); chrF is {best['chrf_signature']}.",
-        "Perplexity is of the references, per token and <eos>, each given its source.",
-        "The alignment error rate compares what a system looks at while it reads the references with the gold "
-        "alignment: 0 is best; a system without attention has none.",
+        "Perplexity is that of the references given their sources, per token including <eos>.",
+        "The alignment error rate compares a system's attention while it reads the references with the gold "
+        "alignment: 0 is best; systems without attention have none.",
     ]
     words = TRANSLATION.report.methods(uneven)
     assert words[:2] == [
@@ -422,7 +422,7 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
         "Intervals are over the test sentences (jackknife of the corpus's BLEU) and over seeds: 95 % intervals of "
         "Student's t from the variances of both, with Satterthwaite's degrees of freedom; differences are paired, and "
         "their p-values corrected for the number of pairs (Holm 1979).",
-        "Sentences per second are of the whole test set, in batches.",
+        "Sentences per second are measured on the whole test set, in batches.",
     ]
     uneven.plan.facts["tokenizer"] |= {"joint": False, "source_vocabulary": 23456}
     for each in uneven.results.values():
@@ -443,7 +443,7 @@ def test_with_one_seed_nothing_is_said_of_seeds_or_of_gold_links(compared):
     said = TRANSLATION.report.effort(done)
     assert said.endswith(f"and exceed the budget by less than one step (at most {largest}).")
     timed = Comparison(replace(done.plan, match="seconds"), done.results)
-    assert TRANSLATION.report.effort(timed).startswith("Equal seconds reward the faster kernel")
+    assert TRANSLATION.report.effort(timed).startswith("With equal time, faster kernels read more text")
     chosen = [replace(e, recipe=e.recipe.replace(training={"select": "bleu"})) for e in done.plan.entrants]
     by_bleu = Comparison(replace(done.plan, entrants=tuple(chosen)), done.results)
     assert "the weights of the highest validation BLEU among" in methods(by_bleu)

@@ -82,7 +82,7 @@ def test_another_text_a_damaged_comparison_and_this_one_say_nothing(made, monkey
     (damaged.folder / "comparison.json").write_text("{}")
     plan = made("now", "rnn", "lstm")
     earlier(monkeypatch, 0.05)
-    assert plan_power(plan).startswith("What these seeds can show is not known: ")
+    assert plan_power(plan).startswith("It is unknown what these seeds can show")
 
 
 def test_the_newest_comparison_counts_and_one_seed_can_show_no_difference(made, monkeypatch):
@@ -107,10 +107,12 @@ def test_after_a_run_the_largest_difference_that_is_not_significant_says_its_see
     far = replace(near, worse="c", by=-0.03)
     clear = replace(near, worse="d", by=-1.0, p_value=0.001)
     (said,) = needed_seeds(of(near, far, clear))
-    assert said.startswith("A true difference as large as that between a and c (3 % in perplexity) would be found with")
+    assert said.startswith(
+        "A true difference as large as that between a and c (3 % in perplexity) would be detected with"
+    )
     count = int(re.search(r"about (\d+) seeds", said)[1])
     assert detectable(far.documents, far.seeds, count) <= 0.03 < detectable(far.documents, far.seeds, count - 1)
     (said,) = needed_seeds(of(replace(near, documents=1.0)))
-    assert "cannot be found on this test text" in said
+    assert "cannot be detected on this test text" in said
     assert needed_seeds(of(clear)) == []
     assert needed_seeds(of(near, fewest_seeds=1)) == []

@@ -49,7 +49,7 @@ def test_a_run_that_fails_beside_others_is_named_and_the_others_are_kept(text, t
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [({"jobs": 2, "match": "seconds"}, "^match seconds counts time"), ({"jobs": 0}, "^jobs must be at least 1")],
+    [({"jobs": 2, "match": "seconds"}, "^match seconds measures time"), ({"jobs": 0}, "^jobs must be at least 1")],
 )
 def test_what_would_not_be_fair_is_refused(text, words, said):
     with pytest.raises(RegardError, match=said):

@@ -79,7 +79,7 @@ def test_words_between_spaces_need_no_tokenizer(tmp_path, capsys):
 
 def test_another_tokenizer_of_that_name_stays(counted, tmp_path):
     (tmp_path / "x.tokenizer.json").write_text("mine")
-    with pytest.raises(RegardError, match=r"x\.tokenizer\.json exists already"):
+    with pytest.raises(RegardError, match=r"x\.tokenizer\.json already exists"):
         export(counted.folder, "arpa", tmp_path / "x.arpa")
     assert [path.name for path in tmp_path.iterdir()] == ["x.tokenizer.json"]
     assert (tmp_path / "x.tokenizer.json").read_text() == "mine"

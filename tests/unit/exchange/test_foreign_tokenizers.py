@@ -161,7 +161,7 @@ def test_unigram_and_normalization_are_cut_as_by_its_package(tmp_path, more):
 def test_symbols_of_a_users_own_are_refused_rather_than_cut_wrongly(tmp_path):
     content, _ = trained(user_defined_symbols=["<mine>"])
     (tmp_path / "m.model").write_bytes(content)
-    with pytest.raises(RegardError, match="cuts text in a way that Regard does not"):
+    with pytest.raises(RegardError, match="splits text in a way that Regard does not"):
         sentencepiece_model(tmp_path / "m.model")
 
 
@@ -169,7 +169,7 @@ def test_symbols_of_a_users_own_are_refused_rather_than_cut_wrongly(tmp_path):
 def test_other_kinds_of_sentencepiece_are_refused_rather_than_cut_wrongly(tmp_path, kind):
     content, _ = trained(model_type=kind, byte_fallback=False, vocab_size=60, hard_vocab_limit=False)
     (tmp_path / "m.model").write_bytes(content)
-    with pytest.raises(RegardError, match="of SentencePiece Regard reads BPE and unigram"):
+    with pytest.raises(RegardError, match="from SentencePiece, Regard reads only BPE and unigram"):
         sentencepiece_model(tmp_path / "m.model")
 
 
@@ -231,9 +231,9 @@ def test_a_damaged_tok_bin_is_one_sentence(tmp_path):
 def test_lists_that_contradict_themselves_are_refused():
     with pytest.raises(RegardError, match="twice"):
         sentence_pieces(["a", "a"], [0.0, 0.0], [NORMAL, NORMAL], True)
-    with pytest.raises(RegardError, match="a merge of tokens that it does not have"):
+    with pytest.raises(RegardError, match="a merge of tokens that are not in its vocabulary"):
         byte_pairs(["a", "b"], ["a b"], [NORMAL, NORMAL], "gpt-2")
-    with pytest.raises(RegardError, match="a merge of tokens that it does not have"):
+    with pytest.raises(RegardError, match="a merge of tokens that are not in its vocabulary"):
         byte_pairs(["a", "b"], ["nonsense"], [NORMAL, NORMAL], "gpt-2")
     with pytest.raises(RegardError, match="which Regard does not know"):
         byte_pairs(["a"], [], [NORMAL], "tekken")
@@ -259,5 +259,5 @@ def test_an_expression_without_end_is_stopped_with_one_sentence():
     engine.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+b"), "isolated")
     made = import_engine(engine, begin=2, eos=2, vocabulary=3)
     for cut in (made.encode, made.encode_template, lambda text: made.encode_text([text])):
-        with pytest.raises(RegardError, match="cannot cut this text"):
+        with pytest.raises(RegardError, match="cannot split this text"):
             cut("a" * 40)

@@ -40,7 +40,7 @@ def test_fewer_bits_stay_near(runs, tmp_path, kind, most):
 
 @pytest.mark.parametrize("system, settings, options, said", [
     ("gpt", {"tokenizer": "char"}, {}, "--data.tokenizer bpe"),
-    ("gpt", {"activation": "relu"}, {}, "has gelu"),
+    ("gpt", {"activation": "relu"}, {}, "supports only gelu"),
     ("gpt", {"position": "alibi"}, {}, "--model.position learned"),
     ("gpt", {}, {"quantization": "q2"}, "--quantization must be one of f32, f16, q8_0"),
     ("gpt", {}, {"quantization": "q8_0"}, "use f16"),

@@ -240,7 +240,7 @@ def refused(folder):
 
 @pytest.mark.parametrize("values, said", [
     ({"model_type": "mixtral"}, "is a mixtral folder; Regard imports gpt2, llama"),
-    ({"model_type": "mistral", "sliding_window": 16}, "slides a window"),
+    ({"model_type": "mistral", "sliding_window": 16}, "uses a sliding window"),
     ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
     ({"mlp_bias": True}, "mlp_bias is true and attention_bias false"),
     ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
@@ -295,7 +295,7 @@ def test_a_tensor_that_settings_do_not_explain_is_refused(copy):
     ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a" * 3000}, "behavior": "Isolated", "invert": False},
      "regular expression of more than 2000 characters"),
     ("added_tokens", "many", "is damaged or not a tokenizer"),
-    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "BAAAAP///39hYgA="}, "cannot cut a plain text"),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "BAAAAP///39hYgA="}, "cannot split a plain text"),
 ])  # fmt: skip
 def test_a_tokenizer_that_regard_cannot_use_is_named(copy, part, value, said):
     change(copy, "tokenizer.json", **{part: value})

@@ -72,7 +72,7 @@ def test_it_still_sorts(sorter):
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5}}, "has no tensor"),
     ({"config": {"vocab_size": 900}}, "at most 26 letters"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
-      "transformer.wte.weight": {"shape": [3, 4], "data": "AAAA"}}, "which is not its shape"),
+      "transformer.wte.weight": {"shape": [3, 4], "data": "AAAA"}}, "which does not match its shape"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
       "transformer.wte.weight": {"shape": [3, "x"], "data": "AAAA"}}, "is not a tensor"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},

@@ -12,7 +12,7 @@ from test_onnx import NEURAL, small
 import regard
 from javascript import javascript
 from regard.base.errors import RegardError
-from regard.exchange import page_file
+from regard.exchange import page_file, page_graphs
 from regard.exchange.formats import export
 from regard.exchange.page_weights import FORMATS
 from regard.insight.interventions.ablation import ablate
@@ -24,6 +24,7 @@ from regard.report.offline_page import script_of
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
 
+SETTINGS = (bool, int, float, str, tuple, type(None))
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
 SENTENCES = ["Three ships left the harbour.", "Où vont-ils ?", "The sea was empty", "Das Schiff!", "(a captain)"]
 ASK = """
@@ -36,6 +37,23 @@ ASK = """
   for (const [name, what] of given.asked) out.push(await ask(name, what));
   return out;
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def graphs_once():
+    """The graphs of equal models are exported once: kinds of numbers and refusals do not change them."""
+    made, graphs = {}, page_graphs.graphs
+
+    def get(model):
+        plain = [vars(module).items() for module in model.modules()]
+        key = repr([model, *([(name, value) for name, value in own if isinstance(value, SETTINGS)] for own in plain)])
+        key += repr([(name, leaf.tolist()) for name, leaf in model.state_dict().items()])
+        made[key] = made.get(key) or list(graphs(model))
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_graphs, "graphs", get)
+        yield
 
 
 @pytest.fixture(scope="session")

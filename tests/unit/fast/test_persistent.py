@@ -55,6 +55,18 @@ def test_a_matrix_that_does_not_fit_has_no_plan():
     assert not persistent.fits("LSTM", 20, 64, torch.device("cpu"))
 
 
+FLAGS = ["-std=c++20", "-O1", "-w", "-fPIC", "-pthread"]
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """A folder with the host's GPU, read once for all kernels."""
+    folder, header = tmp_path_factory.mktemp("host"), Path(__file__).with_name("persistent_on_cpu.h")
+    read = folder / f"{header.name}.gch"
+    subprocess.run(["g++", *FLAGS, "-x", "c++-header", str(header), "-o", str(read)], check=True)
+    return folder
+
+
 class OnThreads:
     """The kernel of a plan, on the host."""
 
@@ -63,7 +75,7 @@ class OnThreads:
         source = Path(persistent.__file__).with_name("persistent.cu").read_text(encoding="utf-8")
         start, end = source.index("// ---- inline assembly"), source.index("// ---- the recurrence")
         parts = [
-            f'#include "{Path(__file__).with_name("persistent_on_cpu.h")}"',
+            '#include "persistent_on_cpu.h"',
             *(f"#define {name} {value}" for name, value in asdict(plan).items()),
             "static void send(word address, float value)",
             "{ send_to(blockIdx.x / S * S + (int)(address >> 24) - 1, address, value); }",
@@ -79,8 +91,7 @@ class OnThreads:
         ]
         file, library = folder / f"{abs(hash(plan))}.cpp", folder / f"{abs(hash(plan))}.so"
         file.write_text("\n".join(parts), encoding="utf-8")
-        flags = ["-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread"]
-        subprocess.run(["g++", *flags, str(file), "-o", str(library)], check=True)
+        subprocess.run(["g++", *FLAGS, "-I", str(folder), "-shared", str(file), "-o", str(library)], check=True)
         self.library = ctypes.CDLL(str(library))
 
     def __call__(self, blocks, *arguments):
@@ -110,10 +121,10 @@ MODULES = {
     ],
 )
 def test_the_kernels_code_agrees_with_pytorch_values_and_gradients(
-    kind, rows, width, members, groups, parts, in_registers, tmp_path, monkeypatch
+    kind, rows, width, members, groups, parts, in_registers, host, monkeypatch
 ):
     torch.manual_seed(0)
-    monkeypatch.setattr(persistent, "kernel", lambda plan, device: OnThreads(plan, tmp_path))
+    monkeypatch.setattr(persistent, "kernel", lambda plan, device: OnThreads(plan, host))
     monkeypatch.setattr(persistent, "_product", lambda a, b: a.float() @ b.float())
     there, back = (
         next(

@@ -272,7 +272,7 @@ def test_rows_computed_together_are_rows_computed_alone(monkeypatch):
 def test_a_model_that_counts_has_none_and_says_why():
     trace = trace_language(model_of("ngram"), WORDS, TEXT, gradients=True)
     assert trace.gradients is None
-    assert trace.notes == ("NGram has no word vectors to differentiate by: there are no gradients through time.",)
+    assert trace.notes == ("NGram has no word vectors, so there are no gradients through time.",)
 
 
 def test_none_are_computed_unless_asked_for():

@@ -78,7 +78,7 @@ def test_a_translation_goes_on_from_the_beginning_it_is_given(folder):
     first = run.tokenizer.encode(free.translation)[:2]  # a space before the first word is not part of it
     again = run.trace(LINES[0], prefix=run.tokenizer.decode(first), beam=1)
     assert again.targets[:2] == tuple(map(run.tokenizer.token, first))
-    with pytest.raises(RegardError, match="shorter beginning"):
+    with pytest.raises(RegardError, match="shorter prefix"):
         run.trace(LINES[0], prefix="THE " * 200)
 
 
@@ -108,7 +108,7 @@ def test_weights_of_a_moment_are_opened_by_their_step(folder):
     )
     first, last = (regard.load(folder / "moments", weights=weights) for weights in ("0", "4"))
     assert first.trace("the cat").entropy[0] > last.trace("the cat").entropy[0]
-    with pytest.raises(RegardError, match="it kept those of 0, 2, 4"):
+    with pytest.raises(RegardError, match="it has those of steps 0, 2, 4"):
         regard.load(folder / "moments", weights="3")
 
 

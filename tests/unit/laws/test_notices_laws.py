@@ -158,7 +158,7 @@ class ByRows(Stack):
 def test_a_loss_that_depends_on_the_number_of_rows_breaks_law_12():
     torch.manual_seed(0)
     micro_batches_are_one_batch(stack().double(), RandomCase(3, 3, 4))
-    with pytest.raises(Broken, match="cutting a batch into 3 changes the loss"):
+    with pytest.raises(Broken, match="splitting a batch into 3 changes the loss"):
         micro_batches_are_one_batch(stack(ByRows).double(), RandomCase(3, 3, 4))
 
 

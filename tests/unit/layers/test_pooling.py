@@ -195,7 +195,7 @@ def test_given_weights_are_what_a_trained_score_does_and_draw_nothing(random):
         ((1.0, [[1.0]], [1.0], "dot"), {}, "keys of shape"),
         (([1.0], [], [], "dot"), {}, "at least 1"),
         (([1.0], [[1.0]], [1.0], 3), {}, "must be a name"),
-        (([1.0], [[1.0]], [1.0], "dot"), {"mask": [[False]]}, "sees no key"),
+        (([1.0], [[1.0]], [1.0], "dot"), {"mask": [[False]]}, "has no key"),
         (([1.0], [[1.0]], [1.0], "dot"), {"mask": [[True, True]]}, "must fit"),
         (([1.0], [[1.0]], [1.0], "dot"), {"mask": "all"}, "mask must be numbers"),
         ((["one"], [[1.0]], [1.0]), {}, "query must be numbers"),

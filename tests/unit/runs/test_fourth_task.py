@@ -126,7 +126,7 @@ def test_a_fourth_task_is_trained_loaded_evaluated_and_listed_by_the_ordinary_ve
         (["evaluate", "RUN", "--beam", "2"], "is a tagger (tagger): --beam does not apply here."),
         (["translate", "RUN"], "is a tagger, which tags words: use `regard evaluate"),
         (["chat", "RUN"], "is a tagger: use `regard evaluate"),
-        (["serve", "RUN"], "is a tagger, which no API here is for: use `regard evaluate"),
+        (["serve", "RUN"], "is a tagger, which this server has no API for: use `regard evaluate"),
         (["inspect", "RUN", "the dog"], "is a tagger: `inspect` has nothing to show for it."),
         (["compare", "tagger", "--data", "pyref"], "Systems for the task tagging cannot be compared"),
     ],

@@ -111,7 +111,7 @@ def test_the_average_is_the_mean_of_the_last_validations_alone(translator):
         assert torch.allclose(weight, (one[name] + two[name]) / 2, atol=1e-7)
         assert weight.dtype == one[name].dtype
     assert all(torch.equal(weight, two[name]) for name, weight in average_weights(translator.folder, 1).items())
-    for count, said in ((3, "kept the weights of 2 validations"), (0, "at least 1")):
+    for count, said in ((3, "has the weights of only 2 validations"), (0, "at least 1")):
         with pytest.raises(RegardError, match=said):
             average_weights(translator.folder, count)
 
@@ -124,7 +124,7 @@ def test_weights_of_a_step_are_those_of_that_step(translator):
         assert int(path.stem) == step
         for name, weight in read_weights(translator.folder, str(step)).items():
             assert torch.equal(weight, load_tensors(path)[0][name])
-    with pytest.raises(RegardError, match="no weights of step 5: it kept those of"):
+    with pytest.raises(RegardError, match="no weights of step 5: it has those of steps"):
         read_weights(translator.folder, "5")
     with pytest.raises(RegardError, match="must be best, last, or a step"):
         read_weights(translator.folder, "newest")
@@ -227,7 +227,7 @@ def test_a_free_name_is_the_first_that_is_free_and_gone_if_nothing_was_made(tmp_
         raise ValueError("stop")
     assert list((tmp_path / "theirs").iterdir()) == []
     (tmp_path / "theirs" / "file").write_text("x")
-    with pytest.raises(RegardError, match="exists already and is not a run"):
+    with pytest.raises(RegardError, match="already exists and is not a run"):
         check_free(tmp_path / "theirs")
 
 
@@ -322,7 +322,7 @@ def test_how_much_of_held_out_text_an_ancestor_was_trained_on(counted):
     assert note == f"3 of {len(test)} lines of test ({share}) were already trained on by parent, and so not held out."
     one = Ancestors((parent, parent), np.array(test[:1], np.uint64)).notes(corpus)[0]
     assert "was already trained on by parent or its ancestors" in one
-    assert Ancestors((parent,)).notes(corpus) == ["No line of valid or test was trained on by parent."]
+    assert Ancestors((parent,)).notes(corpus) == ["No line of valid or test was in the training data of parent."]
     assert Ancestors().notes(corpus) == []
     unknown = Ancestors(({**parent, "unknown": "what parent was trained on"},)).notes(corpus)
     assert unknown == [

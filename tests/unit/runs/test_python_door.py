@@ -117,7 +117,7 @@ def test_zeros_are_the_beginning(lstm, zeros):
 @pytest.mark.parametrize("state", [[0, 1], [], "0", {}, print, [[0], [0, 0]]])
 def test_what_is_no_state_is_answered_in_one_sentence(lstm, translator, state):
     for run in (lstm, translator):
-        with pytest.raises(regard.RegardError, match="is not a state: begin with None or zeros"):
+        with pytest.raises(regard.RegardError, match="is not a state: start with None or zeros"):
             run("The", state)
 
 

@@ -209,7 +209,7 @@ def test_a_saved_model_fills_a_new_one(tmp_path):
 
 def test_a_file_of_another_vocabulary_is_refused():
     model, tokens = counted(HARBOUR, order=3)
-    with pytest.raises(RuntimeError, match=f"the file has {len(tokens)} words, the model {len(tokens) - 1}"):
+    with pytest.raises(RuntimeError, match=f"the file has {len(tokens)} words, but the model has {len(tokens) - 1}"):
         NGram(len(tokens) - 1, Settings(order=3)).load_state_dict(model.state_dict())
 
 

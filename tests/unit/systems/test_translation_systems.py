@@ -278,9 +278,9 @@ def count(model: nn.Module) -> int:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_translator_begins_with_a_source_and_a_language_model_with_none(name):
     source, lengths, tokens = pairs()
-    with pytest.raises(TypeError, match="begins with a source"):
+    with pytest.raises(TypeError, match="needs a source"):
         build(name)(tokens)
-    with pytest.raises(TypeError, match="begins with no source"):
+    with pytest.raises(TypeError, match="does not take a source"):
         GPT(V, GPTSettings(width=8, heads=2)).begin(source, lengths)
 
 

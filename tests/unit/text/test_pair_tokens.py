@@ -112,7 +112,7 @@ def test_toy_symbols_are_kept_as_they_are():
 
 def test_a_line_end_within_a_side_is_no_pair():
     tokenizer = Tokenizer.train(["a"], "byte")
-    with pytest.raises(ValueError, match="line end"):
+    with pytest.raises(ValueError, match="line break"):
         encode_pairs(Pairs(["a\nb"], ["c"]), tokenizer, tokenizer)
 
 
@@ -140,9 +140,9 @@ def test_why_a_vocabulary_has_its_size():
         corpus = PairCorpus("pets", {"train": TEXT}, pretokenised=pretokenised)
         return why_this_vocabulary(corpus, train_tokenizers(corpus, kind, asked, joint=joint), asked)
 
-    assert why("word").endswith(" words for both sides, all that the training pairs have at least twice.")
-    assert why("word", pretokenised=True).endswith("all that the training pairs have.")
-    assert why("char").endswith(" characters for both sides, all that the training pairs have.")
+    assert why("word").endswith(" words for both sides, all that occur in the training pairs at least twice.")
+    assert why("word", pretokenised=True).endswith("all that occur in the training pairs.")
+    assert why("char").endswith(" characters for both sides, all that occur in the training pairs.")
     assert why("byte").startswith("Vocabulary: 257 bytes for both sides, all")
     assert why("word", joint=False).startswith("Vocabulary: 8 words for the source, 9 for the target")
     characters = sum(len(text) + 1 for side in (TEXT.sources, TEXT.targets) for text in side)

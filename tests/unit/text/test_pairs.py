@@ -570,11 +570,11 @@ def test_text_after_the_last_column_is_not_read_and_said(tmp_path):
     rows[9] += "\t"  # nothing is lost
     path, said = write(tmp_path / "t.tsv", rows), []
     assert read_pairs(path, say=said.append).targets[7] == "je vois 7"
-    sentence = "1 line of t.tsv has more than 2 fields, first line 8: what follows them was not read."
+    sentence = "1 line of t.tsv has more than 2 fields, first line 8: the text after that was not read."
     assert said == [sentence]
     assert sentence in open_pairs(path).notes
     headed = write(tmp_path / "h.tsv", ["en\tfr", *(f"{row}\tmore" for row in rows[:3]), *rows[3:6]])
     assert (
-        "3 lines of h.tsv have more than 2 fields, first line 2: what follows them was not read."
+        "3 lines of h.tsv have more than 2 fields, first line 2: the text after that was not read."
         in open_pairs(headed, columns="en,fr", split="tail").notes
     )

@@ -471,7 +471,7 @@ def test_spans_are_those_of_the_tokens_in_the_normalised_line():
 
 def test_lines_must_be_lines(tokenizer):
     for lines in (["a\nb"], ["a", "b\n"], ["\n", ""]):
-        with pytest.raises(ValueError, match="line end"):
+        with pytest.raises(ValueError, match="line break"):
             tokenizer.encode_lines(lines)
 
 

@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.base import known_digests
 from regard.base.digests import file_digest
 from regard.base.errors import RegardError
+from regard.runs.store.folder import unseen_bytes
 from regard.text.corpus import Corpus, GivenLines, open_corpus
+from regard.text.readers import sources
 from regard.text.tokenizers import tokens as tokens_module
 from regard.text.tokenizers.pair_tokens import encode_side
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -406,3 +409,30 @@ def test_a_part_is_cut_back_wherever_its_stream_stands(tmp_path):
         tokens_module._cut_back(stream, number, 3)
         assert stream.tell() == os.fstat(stream.fileno()).st_size
     assert np.load(tmp_path / "x.npy").tolist() == [0, 1, 2]
+
+
+def test_a_large_text_that_did_not_change_is_not_read_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(known_digests, "MIN_BYTES", 1)
+    monkeypatch.setattr(sources, "known_digest", partial(known_digests.known_digest, tick=0.0))
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(f"line {n} of a long text" for n in range(2000)))
+    state, tokenizer = path.stat(), Tokenizer.train(["line of a long text 0123456789"], "byte")
+
+    def read():
+        sources._content_digest.cache_clear()  # as in a new process
+        corpus = open_corpus(path)
+        array = cached(corpus, tokenizer, "train")
+        return corpus.checksum(), array.ids.tolist(), unseen_bytes(tokenizer, array.ids)
+
+    first = read()
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.hashlib, "file_digest", None)  # would fail if called, for the text or for the tokens
+        patch.setattr(np, "zeros", None)  # … or for the bytes that do not occur
+        assert read() == first
+    while path.stat().st_ctime_ns == state.st_ctime_ns:  # until the file system's clock ticks
+        path.write_text(path.read_text().replace("long", "LONG"))
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert path.stat().st_size == state.st_size
+    assert read()[0] != first[0]
+    assert read()[1] != first[1]

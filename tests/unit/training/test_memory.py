@@ -207,7 +207,7 @@ def test_the_sentence_names_what_helps_where_memory_ran_out():
         settings = compose(system, "tiny", {"training": training}).training
         return how_to_go_on(Path("mine"), settings, torch.device("cpu"), step, doing, rows=rows, saved=saved)
 
-    assert said("step").startswith("The memory of cpu ran out in step 7: `regard resume mine --training.accumulate 2`")
+    assert said("step").startswith("Out of memory on cpu in step 7: `regard resume mine --training.accumulate 2`")
     assert "continues from step 6 with each batch in 2 parts" in said("step")
     assert "--training.accumulate 8` continues from its last checkpoint" in said("step", accumulate=4, saved=False)
     assert "--training.accumulate 5`" in said("step", accumulate=4, rows=5)
@@ -239,7 +239,7 @@ def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
 
     words = ["train", "gpt", "--size", "tiny", "--run", "mine", "--training.batch-tokens", 131072]
     outcome = limited(*words, "--training.steps", 2, "--training.threads", 1)
-    first = "regard: The memory of cpu ran out in the very first step: `regard resume mine --training.accumulate 2`"
+    first = "regard: Out of memory on cpu in the very first step: `regard resume mine --training.accumulate 2`"
     assert outcome.said.startswith(first), outcome
     for _ in range(8):
         words = outcome.said.split("`")[1].split()[1:]

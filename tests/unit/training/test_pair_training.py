@@ -184,5 +184,5 @@ def test_only_as_many_weights_are_averaged_as_were_kept(tmp_path):
         save_tensors(tmp_path / "kept" / f"{step:08d}.safetensors", {"w": torch.tensor([float(step)])})
     assert float(average_weights(tmp_path, 2)["w"]) == 15.0
     assert float(average_weights(tmp_path, 1)["w"]) == 20.0
-    with pytest.raises(Exception, match="kept the weights of 2"):
+    with pytest.raises(Exception, match="has the weights of only 2"):
         average_weights(tmp_path, 3)

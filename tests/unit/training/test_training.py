@@ -205,7 +205,7 @@ def test_a_disk_with_no_room_leaves_the_old_file_whole(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        with pytest.raises(RegardError, match=r"could not be saved .*; what was there before is untouched"):
+        with pytest.raises(RegardError, match=r"could not be saved .*; the previous contents are unchanged"):
             save_tensors(path, {"w": torch.zeros(100_000)}, {"step": 2})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -10,7 +10,7 @@ a row of the table this changes what the model predicts; docs/guides/foreign-mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ class EightBit(Tensor):
 
     @staticmethod
     def made(codes: Tensor, scales: Tensor) -> EightBit:
-        made: EightBit = Tensor._make_wrapper_subclass(EightBit, codes.shape, dtype=torch.float32)  # type: ignore[attr-defined]
+        made: EightBit = Tensor._make_wrapper_subclass(EightBit, codes.shape, dtype=torch.float32)
         made.codes, made.scales = codes, scales
         return made
 
@@ -64,19 +64,19 @@ class EightBit(Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, given: Iterable[Any] = (), named: Mapping[str, Any] | None = None
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        given, named = list(given), named or {}
-        if function is F.linear and isinstance(given[1], EightBit):
+        given, named = list(args), kwargs or {}
+        if func is F.linear and isinstance(given[1], EightBit):
             return given[1].times(given[0], *given[2:], **named)
-        if function is F.embedding and isinstance(given[1], EightBit):
+        if func is F.embedding and isinstance(given[1], EightBit):
             return given[1].rows(given[0])
         with torch._C.DisableTorchFunctionSubclass():  # its results are plain tensors
-            return function(*given, **named)
+            return func(*given, **named)
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given, named = list(args), dict(kwargs or {})
         if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):

@@ -37,7 +37,7 @@ def compiles(model: Model, settings: GradientTraining) -> bool:
     if not isinstance(settings, Training) or settings.batches != "windows" or settings.shard or not blocks_of(model):
         if getattr(settings, "compile", "auto") == "on":
             raise RegardError(
-                "training.compile on is for a language model of Transformer blocks that reads windows, not sharded: "
+                "training.compile on needs an unsharded language model of Transformer blocks that reads windows: "
                 "leave it at auto."
             )
         return False

@@ -117,7 +117,7 @@ class Calculation:
             if name in self.places:
                 return name
         there = ", ".join(self.places) or "no layers"
-        raise RegardError(f"There is no layer {asked!r} to work out: {self.system} has {there}.")
+        raise RegardError(f"There is no layer {asked!r} with arithmetic to show: {self.system} has {there}.")
 
 
 # -- the three tasks -------------------------------------------------------------------------------------------------
@@ -277,5 +277,6 @@ def calculate_classification(
 
 def _unknown(system: str) -> RegardError:
     return RegardError(
-        f"The equations of {system} are your own and not known here: --work shows the systems of `regard systems`."
+        f"The equations of {system} are your own, so Regard does not know them: --work supports the systems "
+        f"of `regard systems`."
     )

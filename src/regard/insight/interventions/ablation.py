@@ -92,7 +92,7 @@ def ablate(readings: Sequence[Reading], kind: str | None = "heads", way: str = "
         if not number:
             labels, by_word = [part.label for part in parts], changed[: len(parts)].tolist()
     if kind == "words" and len(readings) > 1:
-        raise RegardError("--ablate words looks at the words of one text: give one line.")
+        raise RegardError("--ablate words removes the words of a single text: give one line.")
     rows = zip(labels, np.stack(effects, 1), np.stack(controls, 1), by_word)
     found = [
         PartEffect(label, float(own.mean()), _interval(own), _mean(control), _interval(control), tuple(words))

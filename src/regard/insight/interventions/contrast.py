@@ -58,7 +58,9 @@ def contrast(reading: Reading, a: int, b: int, step: int | None = None, seed: in
     name = "embedding" if reading.source is None else "encoder/embedding"
     parts = reading.parts()
     if name not in parts:
-        raise RegardError("This system has no word vectors to differentiate by; --ablate orders removes its n-grams.")
+        raise RegardError(
+            "This system has no word vectors, so it has no gradients; use --ablate orders, which removes its n-grams."
+        )
     step = reading.step_of((a, b), step)
     vectors = parts[name][0]  # [S, D]
     baseline = vectors.mean(0)

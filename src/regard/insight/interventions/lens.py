@@ -59,7 +59,7 @@ def lens(reading: Reading, top: int = 3) -> Lens:
             continue
         layers.append(_layer(reading, name, predicted, final, top))
     if not layers:
-        raise RegardError(notes[0] if notes else "This model has no layers that its output could read.")
+        raise RegardError(notes[0] if notes else "This model has no layers that its output layer could read.")
     return Lens(reading.words, (*layers, _layer(reading, "prediction", final, final, top)), tuple(notes))
 
 

@@ -17,7 +17,7 @@ from regard.insight.words import visible
 from regard.report.figures import Heat, isolated
 from regard.report.terminal import terminal
 
-WRITTEN = "Computed by the written equation, step by step."
+WRITTEN = "Computed by the reference implementation, step by step."
 
 
 def show_lens(lens: Lens) -> str:
@@ -47,7 +47,7 @@ def show_patch(grid: PatchGrid) -> str:
     a, b = map(visible, grid.answers)
     shares = (grid.returned.round(2) + 0.0).tolist()  # no −0
     heat = Heat(
-        f"Share of the difference that comes back: log P({a}) − log P({b}) at step {grid.step}",
+        f"Share of the difference restored: log P({a}) − log P({b}) at step {grid.step}",
         grid.rows, grid.columns, shares, "at word", "replaced", "share", diverging=True,
     )  # fmt: skip
     place, column = np.unravel_index(np.abs(grid.returned).argmax(), grid.returned.shape)

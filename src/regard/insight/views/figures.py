@@ -45,6 +45,18 @@ def _weights(matrix: Matrix, values: np.ndarray, title: str) -> Heat:
     )  # fmt: skip
 
 
+def named(trace: Trace, name: str) -> list[Heat]:
+    """The figures of one part: the heads of an attention, the alignment, or a gradient."""
+    if name in trace.attention:
+        return [attention(trace, name, head) for head in range(len(trace.attention[name]))]
+    drawn = gradients(trace) | ({"alignment": one} if (one := alignment(trace)) else {})
+    if name not in drawn:
+        known = [*trace.attention, *drawn]
+        hint = did_you_mean(name, known) if known else f": {trace.system} has neither attention nor gradients here."
+        raise RegardError(f"The trace has no part {name!r}{hint}")
+    return [drawn[name]]
+
+
 ROWS = {"read": "word read", "written": "word written", "source": "word of the source"}
 
 

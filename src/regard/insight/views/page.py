@@ -27,23 +27,31 @@ LONGEST = 90  # letters of a text in the title
 TASKS = {"language model": "read this text", "translation": "translated this", "classification": "labelled this"}
 
 
-def trace_page(*traces: Trace, works: Sequence[WorkedExample] = (), causes: Sequence[dict[str, Any]] = ()) -> str:
+def trace_page(
+    *traces: Trace,
+    works: Sequence[WorkedExample] = (),
+    causes: Sequence[dict[str, Any]] = (),
+    frames: Sequence[str] = (),
+) -> str:
     """The whole file; several traces of one text are stacked. `works`: the arithmetic of a single one; `causes`: the
-    answers of `CauseQuestion`."""
+    answers of `CauseQuestion`; `frames`: a line about each trace, which then are the frames of a film."""
     first = traces[0]
     title = _both(first) if len(traces) == 1 else f"“{_short(first.text)}”"
     body = "".join(map(_section, traces)) if len(traces) > 1 else _one(first, works)
+    if frames:
+        body = "".join(_section(trace, frame) for trace, frame in zip(traces, frames, strict=True))
     if causes:
         body += f'<script type="text/plain" class="causes">{b64encode(json.dumps(causes).encode()).decode()}</script>\n'
-    named = f"{', '.join(trace.run or trace.system for trace in traces)}: {title}"
+    named = f"{', '.join(dict.fromkeys(trace.run or trace.system for trace in traces))}: {title}"
     whole = f'<main class="offline">\n<h1>{escape(title)}</h1>\n{body}</main>'
     return offline_page(named, whole, styles=("style", "reading", "work"), entry="offline")
 
 
-def _section(trace: Trace) -> str:
+def _section(trace: Trace, frame: str = "") -> str:
     answer = trace.translation or trace.label
     name = (trace.run or trace.system) + (f" → “{_short(answer)}”" if answer else "")
-    return f'<section class="card"><h2>{escape(name)}</h2>{_one(trace)}</section>\n'
+    told = f' data-frame="{escape(frame)}"' if frame else ""
+    return f'<section class="card"{told}><h2>{escape(name)}</h2>{_one(trace)}</section>\n'
 
 
 def _one(trace: Trace, works: Sequence[WorkedExample] = ()) -> str:
@@ -52,7 +60,8 @@ def _one(trace: Trace, works: Sequence[WorkedExample] = ()) -> str:
     return (
         f"{paragraph(_lead(trace), 'lead')}\n"
         + "\n".join(paragraph(sentence, "quiet-text") for sentence in said if sentence)
-        + f"\n<noscript><p>Without JavaScript only the table of steps shows.</p>{table(_steps(trace), _columns(trace))}"
+        + f"\n<noscript><p>Without JavaScript, only the table of steps is "
+        f"shown.</p>{table(_steps(trace), _columns(trace))}"
         f'</noscript>\n<script type="text/plain" class="trace">{data}</script>\n'
     )
 
@@ -96,7 +105,7 @@ def _short(words: str) -> str:
 
 def _lead(trace: Trace) -> str:
     who = f"the run {trace.run} ({trace.system})" if trace.run else trace.system
-    words = f"What happened inside {who} while it {TASKS[trace.task]}. Choose a word: everything below is about it."
+    words = f"What happened inside {who} while it {TASKS[trace.task]}. Choose a word: everything below refers to it."
     return words if trace.steps == 1 else f"{words} The page opens at the word that surprised the model most."
 
 

@@ -65,15 +65,15 @@ greedy_decoding = Grader(
     outputs=(ExpectedOutput("the text", ("token",)),),
     mistakes=(
         Mistake("it does not stop at <eos>", _loop(stop=False)),
-        Mistake("<eos> is dropped: the text must hold it", _loop(keep=False)),
+        Mistake("<eos> is dropped: the text must contain it", _loop(keep=False)),
         Mistake("the state is not carried: every step begins with the first one", _loop(carry=False)),
         Mistake("it reads <bos> at every step: it must read the token that it has just written",
                 _loop(read=lambda token, bos: bos)),
         Mistake("it reads <bos> at every step and does not carry the state",
                 _loop(read=lambda token, bos: bos, carry=False)),
-        Mistake("it writes one token too many: `limit` is the most", _loop(more=1)),
+        Mistake("it writes one token too many: `limit` is the maximum", _loop(more=1)),
         Mistake("it writes one token too few: `limit` tokens may be written", _loop(more=-1)),
-        Mistake("<bos> stands at the beginning: it is read, not written", _loop(first=True)),
+        Mistake("the text starts with <bos>, which is read, not written", _loop(first=True)),
         Mistake("it takes the least probable token", _loop(choose=lambda logits: int(logits.argmin()))),
     ),
     differentiable=False,
@@ -102,7 +102,7 @@ def _best(candidates: Tensor, width: int, largest: bool = True) -> tuple[Tensor,
 
 
 def _best_of_each(scores: Tensor, step: Tensor, width: int) -> tuple[Tensor, ...]:
-    """One extension of each hypothesis, and not the best of all."""
+    """One extension of each hypothesis, not the best of all."""
     best, tokens = (scores[:, None] + step).max(-1)
     best, order = best.sort(descending=True)
     return best[:width], order[:width], tokens[order][:width]
@@ -133,10 +133,10 @@ beam_step = Grader(
         Mistake("each hypothesis keeps one extension: the best candidates may all extend the same one", _best_of_each),
         Mistake("the scores are multiplied: logarithms are added", lambda s, p, w: _best(s[:, None] * p, w)),
         Mistake("these are the worst candidates", lambda s, p, w: _best(s[:, None] + p, w, largest=False)),
-        Mistake("the best candidate comes last, and must come first", _unsorted),
+        Mistake("the best candidate comes last, but must come first", _unsorted),
         Mistake("hypotheses and tokens are returned in the wrong order", _swapped),
         Mistake("probabilities are added to log-probabilities", lambda s, p, w: _best(s[:, None] + p.exp(), w)),
-        Mistake("the score returned is that of the last token, and not of the whole beginning",
+        Mistake("the score returned is that of the last token, not of the whole beginning",
                 lambda s, p, w: (p[_extended(s, p, w)[1], _extended(s, p, w)[2]], *_extended(s, p, w)[1:])),
     ),
     differentiable=False,
@@ -168,7 +168,7 @@ temperature_top_k = Grader(
                 lambda z, t, k: (z * t).masked_fill(~_kept(z, k), -torch.inf).softmax(-1)),
         Mistake("the k words' probabilities do not sum to 1: the others are set to 0 after the softmax",
                 lambda z, t, k: (z / t).softmax(-1).masked_fill(~_kept(z, k), 0.0)),
-        Mistake("the other words keep a chance: their logits are set to 0 and not to −∞",
+        Mistake("the other words keep some probability: their logits are set to 0 not to −∞",
                 lambda z, t, k: (z / t).masked_fill(~_kept(z, k), 0.0).softmax(-1)),
         Mistake("the temperature is not used", lambda z, t, k: z.masked_fill(~_kept(z, k), -torch.inf).softmax(-1)),
         Mistake("all words may be drawn: k is not used", lambda z, t, k: (z / t).softmax(-1)),
@@ -176,7 +176,7 @@ temperature_top_k = Grader(
                 lambda z, t, k: (z / t).masked_fill(~_kept(z, k, False), -torch.inf).softmax(-1)),
         Mistake("the probabilities are divided by the temperature, and the logits must be",
                 lambda z, t, k: z.masked_fill(~_kept(z, k), -torch.inf).softmax(-1) / t),
-        Mistake("the softmax runs over the rows, and must run over the words",
+        Mistake("the softmax runs over the rows, but must run over the words",
                 lambda z, t, k: (z / t).masked_fill(~_kept(z, k), -torch.inf).softmax(0)),
     ),
     differentiable=False,
@@ -221,7 +221,7 @@ nucleus_sampling = Grader(
                 _cut(lambda o, c, p: (c <= p) | (torch.arange(len(o)) == 0))),
         Mistake("the nucleus's probabilities do not sum to 1: divide them by their sum",
                 _cut(_nucleus_words, share=False)),
-        Mistake("the words come in the order of their probability, and not of the vocabulary",
+        Mistake("the words come in the order of their probability, not of the vocabulary",
                 _cut(_nucleus_words, back=False)),
         Mistake("words are kept whose own probability is at least p", _cut(lambda o, c, p: o >= p)),
         Mistake("the sum begins with the least probable words", _smallest_first),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from regard.base.errors import RegardError
 from regard.base.locks import write_new
 from regard.base.reading import read_whole
 from regard.base.settings import did_you_mean
+from regard.learn.exercises.hints import HINTS
 
 SHEETS = Path(__file__).parent / "sheets"
 MAX_ANSWER_BYTES = 1 << 20  # of a file with an answer
@@ -29,6 +31,11 @@ class Exercise:
         """The file with the blank."""
         return (SHEETS / f"{self.name}.py").read_text(encoding="utf-8")
 
+    @property
+    def hints(self) -> tuple[str, str, str]:
+        """Where to look, which operation, and nearly the line."""
+        return HINTS[self.name]
+
 
 EXERCISES = (
     Exercise("rnn-step", "one step of the recurrent network", "003:49", 1, "rnn_step", "recurrent"),
@@ -36,13 +43,13 @@ EXERCISES = (
     Exercise("gru-gates", "the GRU's two gates", "003:178", 2, "gru_step", "recurrent"),
     Exercise("teacher-forcing", "the decoder reads the right word, not its own", "004:42", 2, "losses", "training"),
     Exercise("gradient-clipping", "scale big gradients", "003:147", 2, "clip", "training"),
-    Exercise("causal-mask", "no q₂k₃, because of cheating", "000:89", 1, "causal_mask", "attention"),
+    Exercise("causal-mask", "hide the words that come later", "000:89", 1, "causal_mask", "attention"),
     Exercise("scaled-dot-product", "softmax(QKᵀ/√d) V", "004:184", 2, "attention", "attention"),
     Exercise("multi-head", "several heads side by side", "003:300", 3, "multi_head", "attention"),
     Exercise("additive-score", "Bahdanau's score and context", "004:209", 2, "attend", "attention"),
     Exercise("kernel-regression", "Nadaraya and Watson: attention by distance", "004:165", 2, "regress", "attention"),
     Exercise("cached-attention", "one word at a time, with the same answer", "000:55", 2, "step", "attention"),
-    Exercise("sinusoid-positions", "sin(ωt): where a word stands", "001:197", 2, "sinusoid", "block"),
+    Exercise("sinusoid-positions", "sin(ωt): the position of a word", "001:197", 2, "sinusoid", "block"),
     Exercise("layer-norm", "layer normalization", "004:181", 1, "layer_norm", "block"),
     Exercise("residual-block", "the Transformer's block", "001:180", 2, "block", "block"),
     Exercise("word-average", "the DAN: an average of all words so far", "002:41", 1, "averages", "block"),
@@ -53,8 +60,8 @@ EXERCISES = (
     Exercise("bleu-score", "BLEU: clipped precision and the brevity penalty", "004:86", 3, "bleu", "counting"),
     Exercise("greedy-decoding", "from <bos> until <eos>", "004:60", 2, "greedy", "decoding"),
     Exercise("beam-search", "keep the best few beginnings", "004:61", 3, "extend", "decoding"),
-    Exercise("temperature-top-k", "which word to draw: temperature and top-k", "004:61", 2, "chances", "decoding"),
-    Exercise("nucleus-sampling", "which word to draw: top-p", "004:61", 3, "nucleus", "decoding"),
+    Exercise("temperature-top-k", "sampling with temperature and top-k", "004:61", 2, "chances", "decoding"),
+    Exercise("nucleus-sampling", "sampling with top-p", "004:61", 3, "nucleus", "decoding"),
     Exercise("label-smoothing", "a loss that is never certain", "000:16", 2, "smoothed_loss", "training"),
     Exercise("warm-up-schedule", "the Transformer's learning rate", "004:23", 1, "learning_rate", "training"),
 )
@@ -68,8 +75,32 @@ def find_exercise(name: str) -> Exercise:
 
 
 def write_sheet(exercise: Exercise, path: Path) -> None:
-    """The sheet as a new file; one that is there already is left as it is."""
-    write_new(path, exercise.sheet)
+    """The sheet as a new file, or as a notebook if it ends in .ipynb; one that is there already is left as it is."""
+    write_new(path, sheet_notebook(exercise) if path.suffix == ".ipynb" else exercise.sheet)
+
+
+def sheet_notebook(exercise: Exercise) -> str:
+    """The sheet as a notebook: its text, and a cell with the function that `%%check` grades."""
+    tree = ast.parse(exercise.sheet)
+    (function,) = (node for node in tree.body if getattr(node, "name", "") == exercise.function)
+    title, _, text = (ast.get_docstring(tree) or "").partition("\n")
+    text = text.strip().rpartition("\n\n")[0]  # without the line about files
+    cells = [
+        ("markdown", f"# {title}\n\n```text\n{text}\n```"),
+        ("code", "%load_ext regard.learn"),
+        ("code", f"%%check {exercise.name}\n{ast.get_source_segment(exercise.sheet, function)}"),
+    ]
+    book = {
+        "cells": [
+            {"cell_type": kind, "id": f"{exercise.name}-{place}", "metadata": {}, "source": source.splitlines(True)}
+            | ({"execution_count": None, "outputs": []} if kind == "code" else {})
+            for place, (kind, source) in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
 
 
 def exercise_of(path: Path) -> Exercise:

@@ -113,10 +113,13 @@ def _wrong_values(function: Function, grader: Grader, cases: Sequence[tuple[Any,
     try:
         again = [function(*copied(arguments)) for arguments in cases]
     except Exception as error:
-        return f"called a second time, {_crashed(function, error)}: keep nothing between calls"
+        return f"called a second time, {_crashed(function, error)}: store nothing between calls"
     for arguments, answer in zip(cases, again):
         if differs(answer, grader.answer(*copied(arguments)), grader.outputs, grader.tolerance):
-            return "the same call, made twice, gives two answers: keep nothing between calls and draw nothing at random"
+            return (
+                "the same call gives a different answer the second time: store nothing between calls and "
+                "use no random numbers"
+            )
     return ""
 
 
@@ -201,7 +204,7 @@ def _differs(given: Any, expected: Any, output: ExpectedOutput, tolerance: float
     if isinstance(expected, (int, float)):
         number = isinstance(given, (int, float)) and not isinstance(given, bool)
         if not number and not (isinstance(given, Tensor) and given.dim() == 0):
-            return f"{output.name} must be a number, and not {_kind(given)}"
+            return f"{output.name} must be a number, not {_kind(given)}"
         given, expected = _as_tensor(given), _as_tensor(expected)
     return _tensor_differs(given, expected, output, tolerance)
 
@@ -236,7 +239,9 @@ def _tensor_differs(given: Any, expected: Tensor, output: ExpectedOutput, tolera
     if not wrong.any():
         return ""
     if given.dtype in (torch.float16, torch.bfloat16, torch.float32) and torch.allclose(actual, exact, 1e-2, 1e-4):
-        return f"{name} is computed in {_plain(given.dtype)}, where the inputs are float64: lose no digits on the way"
+        return (
+            f"{name} is computed in {_plain(given.dtype)}, where the inputs are float64: keep this precision throughout"
+        )
     first = tuple(wrong.nonzero()[0].tolist())
     named = ", ".join(f"{axis} {index}" for axis, index in zip(output.axes, first))
     place = named or (str(list(first)) if first else "")
@@ -288,7 +293,7 @@ def _wrong_gradients(function: Function, grader: Grader, cases: Sequence[tuple[A
             why = str(error).splitlines()[0].rstrip(".")
             return f"its values are right, and its gradient cannot be computed ({why})"
         except Exception as error:
-            return f"its values are right, but when its gradient is asked for, {_crashed(function, error)}"
+            return f"its values are right, but computing its gradient fails: {_crashed(function, error)}"
         for place, right in _gradients(grader.answer, arguments).items():
             if gradients.get(place) is None:
                 return (

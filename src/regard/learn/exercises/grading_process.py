@@ -145,7 +145,7 @@ class AnswerProcess:
         line = re.search(rf'File "{re.escape(str(self.path.resolve()))}", line (\d+)', said)
         where = f" in line {line[1]} of {self.path.name}" if line else ""
         if late or said.startswith("Timeout"):
-            return f"it was not done after {self.limit} seconds{where}: is there a loop that never ends?"
+            return f"it did not finish within {self.limit} seconds{where}: is there an infinite loop?"
         return f"it ended the process{where}: return an answer instead"
 
     def _kill(self) -> None:

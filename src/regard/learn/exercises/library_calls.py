@@ -50,7 +50,7 @@ def library_call(path: Path, exercise: Exercise) -> str:
             case _:
                 continue
         if libraries := [module for module in modules if module.split(".")[0] in PACKAGES]:
-            return f"line {node.lineno} imports {libraries[0]}, which holds the answer: write it yourself"
+            return f"line {node.lineno} imports {libraries[0]}, which contains the answer: write it yourself"
         if answers := [name for name in reached if name in ANSWERS.get(exercise.name, ())]:
             return f"line {node.lineno} uses {answers[0]}, which is the answer: write it yourself"
     return ""

@@ -48,6 +48,12 @@ class Anchor:
         return [(number, lines[number - 1]) for number in shown]
 
 
+def source_of(file: str, name: str) -> tuple[int, str]:
+    """The first line and the text of a function or class, such as Block.norm, of a file of the package."""
+    inside = _functions(file)[name]
+    return inside.start, "\n".join(_lines(file)[number - 1] for number in inside)
+
+
 @cache
 def _lines(file: str) -> list[str]:
     path = SOURCE / file

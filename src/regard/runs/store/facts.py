@@ -16,7 +16,10 @@ from regard.base.settings import closest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
-BEGUN = "Regard is making a run here. If no training is running, the next one in this folder starts again.\n"
+BEGUN = (
+    "Regard is creating a run here. "
+    "If no training is in progress, the next training in this folder starts from the beginning.\n"
+)
 WEIGHTS, CHECKPOINT = "model.safetensors", "training.safetensors"
 ANCESTORS = "ancestors.safetensors"
 REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html without this line is someone else's

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from regard.base.cache import cache_folder, cached
 from regard.base.digests import check_digests
 from regard.base.errors import RegardError
 from regard.base.fields import shown, whole_number
@@ -160,7 +161,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
     if (step := whole_number(weights)) is not None:
         kept = moments(folder)
         if step not in kept:
-            known = f"it kept those of {', '.join(map(str, kept))}" if kept else "training.snapshots keeps some"
+            known = f"it has those of steps {', '.join(map(str, kept))}" if kept else "training.snapshots saves some"
             raise RegardError(f"{folder} has no weights of step {step}: {known}.")
         return load_tensors(kept[step])[0]
     if weights not in ("best", "last"):
@@ -184,12 +185,14 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
     kept = kept_weights(folder)
     if not kept:
-        raise RegardError(f"{folder} has no weights to average: train with training.keep, which works for pairs.")
+        raise RegardError(
+            f"{folder} has no weights to average: train with training.keep, which is available for pairs."
+        )
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: lower --average, or "
+            f"{folder} has the weights of only {pluralize(len(kept), 'validation')}: lower --average, or "
             "train with a larger "
             "training.keep."
         )
@@ -242,12 +245,20 @@ def forbidden_tokens(tokenizer: Tokenizer, unseen: Iterable[int] = (), *, one_li
 
 
 def unseen_bytes(tokenizer: Tokenizer, ids: np.ndarray) -> list[int]:
-    """The byte pieces that a training text does not contain: a model never learns where to write them."""
-    seen = np.zeros(tokenizer.vocabulary, dtype=bool)
+    """The byte pieces that a training text does not contain: a model never learns where to write them. For ids in the
+    cache, the result is cached beside them, under the same digest of text and tokenizer."""
     pieces = tokenizer.byte_pieces
-    for start in range(0, len(ids) if pieces else 0, 1 << 22):  # the ids may be larger than memory
-        seen[ids[start : start + (1 << 22)]] = True
-    return [n for n in pieces if not seen[n]]
+
+    def find() -> list[int]:
+        seen = np.zeros(tokenizer.vocabulary, dtype=bool)
+        for start in range(0, len(ids), 1 << 22):  # the ids may be larger than memory
+            seen[ids[start : start + (1 << 22)]] = True
+        return [n for n in pieces if not seen[n]]
+
+    path = Path(getattr(ids, "filename", None) or "")
+    if not pieces or path.parent != cache_folder() / "tokens":
+        return find() if pieces else []
+    return cached("tokens", f"{path.stem}.unseen", find, lambda found: json.dumps(found).encode(), json.loads)
 
 
 def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:

@@ -37,4 +37,4 @@ def check_own(folder: Path) -> None:
     """Refuse to change a model that comes with Regard."""
     if is_shipped(folder):
         name = f"{PREFIX}/{folder.resolve().name}"
-        raise RegardError(f"{name} comes with Regard and is read-only: `regard train` makes a run of your own.")
+        raise RegardError(f"{name} comes with Regard and is read-only: use `regard train` to make your own run.")

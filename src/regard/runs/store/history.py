@@ -55,7 +55,7 @@ class History(list[Entry]):
             RegardError: If matplotlib is not installed, or nothing was measured under this key.
         """
         if axes is not None and not hasattr(axes, "plot"):
-            raise RegardError(f"axes must be axes of matplotlib, not {with_article(type(axes).__name__)}.")
+            raise RegardError(f"axes must be matplotlib axes, not {with_article(type(axes).__name__)}.")
         known = {name for entry in self for name, value in entry.items() if is_number(value)}
         if self and key not in known:
             raise RegardError(f"There is no key {key!r}{did_you_mean(key, sorted(known))}")

@@ -89,7 +89,7 @@ def summarize(folder: Path, cached: Cached = read_now) -> Summary:
         found = note(WEIGHTS) if (folder / WEIGHTS).is_file() else None
         at = mapping(note(CHECKPOINT).get("progress")) if (folder / CHECKPOINT).is_file() else None
         if found is None and at is None and not running:
-            raise RegardError(f"{folder} holds no weights.")
+            raise RegardError(f"{folder} contains no weights.")
         if not (folder / "recipe.toml").is_file():
             raise RegardError(f"{folder / 'recipe.toml'} is missing.")
     except RegardError as error:
@@ -206,10 +206,10 @@ def _unlike(values: Sequence[Any]) -> bool:
 def _comparable(rows: Sequence[Mapping[str, Any]], facts: Sequence[Mapping[str, Any]]) -> str:
     """Why the scores of these runs cannot be compared; "" if they can."""
     if _unlike([row["measure"] for row in rows if row["measure"]]):
-        return "Their figures measure different things."
+        return "Their scores measure different things."
     corpora = [mapping(one.get("corpus")) for one in facts]
     if _unlike([one.get("checksum", one.get("name")) for one in corpora]):
-        return "They were validated on different data, so their figures cannot be compared."
+        return "They were validated on different data, so their scores cannot be compared."
     if any(row["measure"] == "perplexity" for row in rows) and _unlike([one.get("files") for one in facts]):
         return (
             "Their tokenizers differ, so their perplexities cannot be compared: `regard evaluate` gives bits per "

@@ -28,13 +28,13 @@ OWN_FILES = {
 def check_free(folder: Path) -> None:
     """A new run may begin where nothing is, or where a training was killed before it had begun."""
     if (folder / "run.json").exists():
-        raise RegardError(f"{folder} exists already: `regard resume {folder}` continues it, or choose another --run.")
+        raise RegardError(f"{folder} already exists: `regard resume {folder}` continues it, or choose another --run.")
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
-        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+        raise RegardError(f"{folder} already exists and is not a run: choose another --run.")
     if any(not name.endswith(".py") or not was_begun(folder) for name in others_files(folder, OWN_FILES)):
-        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+        raise RegardError(f"{folder} already exists and is not a run: choose another --run.")
 
 
 def others_files(folder: Path, own: Collection[str]) -> set[str]:
@@ -104,7 +104,7 @@ def free_folder(wanted: Path) -> Iterator[Path]:
             number += 1
             free = wanted.with_name(f"{wanted.name}-{number}")
     except OSError as error:
-        raise RegardError(f"Cannot make the folder {free} ({error.strerror}); choose another --run.") from None
+        raise RegardError(f"Cannot create the folder {free} ({error.strerror}); choose another --run.") from None
     try:
         yield free
     except BaseException:
@@ -123,7 +123,7 @@ def claimed(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
+        raise RegardError(f"Cannot create the folder {folder} ({error.strerror}); choose another --run.") from None
     with try_lock(folder / ".lock"):
         try:
             yield

@@ -41,7 +41,9 @@ def check_run(folder: Path) -> None:
     if not is_run(folder):
         raise RegardError(f"{folder} is not a run, so it is left unchanged.")
     if not _is_ours(folder):
-        raise RegardError(f"{folder} has files named like a run's that Regard did not write, so it is left unchanged.")
+        raise RegardError(
+            f"{folder} has files with the names of a run's files that Regard did not write, so it is left unchanged."
+        )
 
 
 def _is_ours(folder: Path) -> bool:
@@ -79,7 +81,7 @@ def rename_run(folder: Path, name: str) -> Path:
         )
     new = folder.resolve().parent / name
     if os.path.lexists(new):
-        raise RegardError(f"{folder.parent / name} exists already: choose another name.")
+        raise RegardError(f"{folder.parent / name} already exists: choose another name.")
     with _held(folder):
         os.rename(folder, new)
     return folder.parent / name

@@ -64,7 +64,7 @@ def locate(name: str) -> Code:
     place, _, label = name.rpartition(":")
     if not place or not label or label.endswith(".py"):
         raise RegardError(
-            f"{name!r} does not name a class: write {name.removesuffix(':')}:MyCell with the name of yours."
+            f"{name!r} does not name a class: write {name.removesuffix(':')}:MyCell with the name of your class."
         )
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
         raise RegardError(f"{name!r} contains a control character, so it is not a valid file name.")
@@ -89,7 +89,7 @@ def _resolved(path: Path) -> Path:
 def read_code(file: Path) -> bytes:
     try:
         if file.stat().st_size > MAX_CODE:
-            raise RegardError(f"{file} has more than {MAX_CODE >> 20} MiB, too much for a file of code: check it.")
+            raise RegardError(f"{file} has more than {MAX_CODE >> 20} MiB, too much for a code file: check it.")
         return file.read_bytes()
     except OSError as error:
         raise RegardError(f"{file} cannot be read ({error.strerror}); check the file.") from None

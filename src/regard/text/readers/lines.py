@@ -111,8 +111,8 @@ def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     for number, raw in enumerate(iter(read, b""), 1):
         if len(raw) > MAX_LINE_BYTES:
             raise RegardError(
-                f"{name} has a line of more than {MAX_LINE_BYTES >> 20} MiB, line {number} from where reading "
-                "began; put one sentence or paragraph on each line (for example with `fold -s -w 1000`)."
+                f"{name} has a line of more than {MAX_LINE_BYTES >> 20} MiB, line {number} counted from where "
+                "reading began; put one sentence or paragraph on each line (for example with `fold -s -w 1000`)."
             )
         yield raw
 

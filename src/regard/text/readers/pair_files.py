@@ -272,5 +272,5 @@ def read_pair_source(opened: PairSource) -> tuple[list[str], list[str], list[str
         lines, width = pluralize(len(too_long), "line"), pluralize(len(opened.table.columns), "field")
         has = "has" if len(too_long) == 1 else "have"
         where = f"{lines} of {opened.paths[0].name} {has} more than {width}, first line {too_long[0]}"
-        about.append(f"{where}: what follows them was not read.")
+        about.append(f"{where}: the text after that was not read.")
     return sources, targets, about

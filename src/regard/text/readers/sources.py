@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from regard.base.known_digests import known_digest
 from regard.base.numbers import group_digits, pluralize
 from regard.base.reading import PACKED, reading
 from regard.corpora.split import PARTS, HashSplit
@@ -221,13 +222,16 @@ def decoded_digest(paths: Sequence[Path], encoding: str) -> str:
 def content_digest(path: Path) -> str:
     """The digest of a file's (unpacked) bytes, computed once for as long as the file is not touched."""
     state = path.stat()
-    return _content_digest(path, state.st_size, state.st_mtime_ns)
+    return _content_digest(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 @lru_cache
-def _content_digest(path: Path, size: int, modified: int) -> str:
-    with reading(path) as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()  # type: ignore[arg-type]
+def _content_digest(path: Path, size: int, modified: int, changed: int) -> str:
+    def compute() -> str:
+        with reading(path) as stream:
+            return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()  # type: ignore[arg-type]
+
+    return known_digest(path, "unpacked", compute)
 
 
 def digest_of(*parts: str) -> str:

@@ -255,7 +255,7 @@ def _with_header(
 
 def _check_width(path: Path, columns: int) -> None:
     if columns > MAX_COLUMNS:
-        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MAX_COLUMNS}: it is not a table of texts.")
+        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MAX_COLUMNS}: it is not a table of text.")
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:

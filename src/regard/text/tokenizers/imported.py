@@ -31,7 +31,7 @@ HIDDEN = "\ue000"  # before the name of a special piece, where pieces are found 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 MAX_PATTERN = 2000  # characters of a regular expression
 PROBES = ("Hello world, 12345!", "  naïve\tcafé ﬁ ", "日本語 и ещё ☃", "\n", "")
-UNCUT = "The imported tokenizer cannot cut this text: its tokenizer.json is damaged."
+UNCUT = "The imported tokenizer cannot split this text: its tokenizer.json is damaged."
 MAX_UNNAMED = 4096  # rows of a model's table without a token
 
 
@@ -163,9 +163,12 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
     if kind not in ("BPE", "Unigram"):
         raise RegardError(f"is a {kind!s:.20} tokenizer; Regard reads byte-level BPE and SentencePiece's two kinds")
     if there["model"].get("dropout"):
-        raise RegardError("draws its pieces at random (dropout), so a text has no one reading; set its dropout to null")
+        raise RegardError(
+            "draws its pieces at random (dropout), so the same text could be tokenized in several ways; set its "
+            "dropout to null"
+        )
     if any(len(pattern) > MAX_PATTERN for pattern in _patterns(there)):
-        raise RegardError(f"cuts text by a regular expression of more than {MAX_PATTERN} characters")
+        raise RegardError(f"splits text by a regular expression of more than {MAX_PATTERN} characters")
     size = engine.get_vocab_size()
     if not size <= vocabulary <= size + MAX_UNNAMED:
         raise RegardError(f"has {size} tokens, but the model {vocabulary}: they do not belong together")
@@ -177,7 +180,7 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
         engine.add_special_tokens([AddedToken(name, special=True, normalized=False)])
     engine.no_truncation()
     engine.no_padding()
-    with panics_as("cannot cut a plain text: it is damaged"):
+    with panics_as("cannot split a plain text: it is damaged"):
         for text in PROBES:
             engine.decode(engine.encode(text, add_special_tokens=False).ids)
     ids = {first: begin, last: eos}

@@ -56,7 +56,7 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
     if requested:
         return f"Vocabulary: {sizes}, as requested."
     if target.kind != "bpe":
-        return f"Vocabulary: {sizes}, all that the training pairs have" + (
+        return f"Vocabulary: {sizes}, all that occur in the training pairs" + (
             " at least twice." if target.kind == "word" and not target.pretokenised else "."
         )
     train = corpus.splits["train"]

@@ -157,7 +157,7 @@ def encode_side(lines: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray,
         text = tokenizer.normalise(text)
         block, ends = tokenizer.encode_normalised(text)
         if len(ends) != count:
-            raise ValueError("a side contains a line end")
+            raise ValueError("a side contains a line break")
         ids.append(block.astype(tokenizer.id_type))
         lengths.append(np.diff(ends, prepend=0))
         characters.append(np.fromiter((len(line) + 1 for line in text.split("\n")), np.int64, count))

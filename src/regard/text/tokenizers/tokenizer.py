@@ -156,7 +156,7 @@ class Tokenizer:
             return []
         text = "\n".join(lines)
         if text.count("\n") >= len(lines):
-            raise ValueError("a line contains a line end")
+            raise ValueError("a line contains a line break")
         ids, ends = self._encode(text)
         return [ids[start : end - 1] for start, end in zip([0, *ends[:-1].tolist()], ends.tolist())]
 

@@ -31,6 +31,7 @@ from regard.base.cache import cache_folder
 from regard.base.device import cores
 from regard.base.digests import file_digest
 from regard.base.errors import RegardError
+from regard.base.known_digests import known_digest
 from regard.base.locks import lock
 from regard.base.reading import reading
 from regard.base.writing import remove_partial_files, write_text
@@ -43,7 +44,7 @@ Progress = Callable[[int, int | None], None]  # bytes of text done, about how ma
 # Some token files write <eos> out; it is then the line end itself. The pattern starts at the first of several blanks,
 # since a search from each of a million would be quadratic.
 WRITTEN_EOS = re.compile(rf"(?<![ \t])[ \t]*{EOS}[ \t]*$", re.M)
-MIN_PARALLEL_BYTES = 64 << 20  # smaller texts are tokenized by one process
+MIN_PARALLEL_BYTES = 16 << 20  # smaller texts are tokenized by one process
 SAVE_EVERY = 64 << 20  # bytes of text after which progress is saved
 LAYOUT = 2  # version of the cached files; older ones are ignored
 
@@ -233,7 +234,8 @@ def load_tokens(path: str | Path) -> TokenArray:
 
 def _digest(path: Path, counted: Mapping[str, int]) -> str:
     """A digest of an array and its counts."""
-    content = f"{file_digest(path)} {json.dumps(counted, sort_keys=True)}"
+    digest = known_digest(path, "file", lambda: file_digest(path), tick=0)  # nobody else writes to the cache
+    content = f"{digest} {json.dumps(counted, sort_keys=True)}"
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 

@@ -187,7 +187,7 @@ def encode_utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         piece = text[max(error.start - 10, 0) : error.start + 1]
-        raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
+        raise RegardError(f"The text has an unpaired surrogate after {piece!r}; give valid Unicode.") from None
 
 
 def compose(text: str, normalizer: normalizers.Normalizer | None) -> str:

@@ -11,6 +11,7 @@
 - **Paths come from `lab.folder`** and from nothing else: `lab.folder.run(name)` refuses what leads out of the folder.
 - **What is wrong is a RegardError**, one sentence; the page gets {"error": sentence} and shows it where it belongs.
   Every other exception becomes one sentence too, and its stack goes to the terminal.
+- **A read-only lab** refuses every request that is not GET, unless its endpoint is marked `@reads` (`read_only.py`).
 - **Numbers for the page** are JSON (`reply`), where they are few, or arrays as bytes (`packed_arrays.pack` in the
   worker, `api.arrays` in the page). Text is text: the page never makes markup of it.
 - `regard.web` stands around all of it: Host and Origin, token, body limits, content-security policy.
@@ -48,6 +49,7 @@ from regard.report.progress import say
 from regard.report.table import finite
 from regard.web.lab import uploads
 from regard.web.lab.jobs import Jobs
+from regard.web.lab.read_only import Forbidden, read_only_route, reads
 from regard.web.lab.requests import QUESTIONS
 from regard.web.lab.runs_folder import RunsFolder
 from regard.web.lab.samples import Samples
@@ -62,12 +64,13 @@ VIEWS = (
     "time",
     "claims",
     "lectures",
+    "exercises",
     "text",
 )  # that have a routes_VIEW.py
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 FRESH = 0.5  # seconds
-LANES = ("models", "settings")  # worker processes: a form is not to wait for a long trace
+LANES = ("models", "settings", "exercises")  # worker processes: a form is not to wait for a long trace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,6 +84,8 @@ class Lab:
     folder: RunsFolder
     jobs: Jobs
     workers: dict[str, LabWorker]
+    read_only: bool = False  # nothing is written, started or deleted
+    is_local: bool = True  # only this machine can reach it
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end when it is set
 
     def __post_init__(self) -> None:
@@ -131,6 +136,7 @@ def questions(view: str, seconds: Mapping[str, float], gradients: float) -> Call
     """The endpoint of `/api/VIEW/{name}`, POST: a question of `work_VIEW.py`, by how long each may take at most, and
     any of them if it asks for gradients."""
 
+    @reads
     async def answer(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in seconds:
@@ -160,19 +166,22 @@ def reply(value: Any, status: int = 200) -> Response:
     return Response(content, status, media_type="application/json")
 
 
-def application(root: Path) -> Starlette:
+def application(root: Path, *, read_only: bool = False, is_local: bool = True) -> Starlette:
     """The lab over a folder of runs."""
     folder = RunsFolder(root)
+    routes = [route for view in VIEWS for route in import_module(f"regard.web.lab.routes_{view}").ROUTES]
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        await in_thread(uploads.forget_old, folder)
-        app.state.lab = lab = Lab(folder, Jobs(folder), {lane: LabWorker(folder.root) for lane in LANES})
-        first = asyncio.create_task(lab.look())  # so that the runs are known when the page asks
-        watching = asyncio.create_task(lab.samples.watch())
+        workers = {lane: LabWorker(folder.root) for lane in LANES}
+        app.state.lab = lab = Lab(folder, Jobs(folder), workers, read_only, is_local)
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(lab.look())]  # the runs are known when the page asks
+        if not read_only:
+            await in_thread(uploads.forget_old, folder)
+            tasks.append(asyncio.create_task(lab.samples.watch()))
         yield
         lab.closing.set()
-        for task in (first, watching):
+        for task in tasks:
             task.cancel()
         lab.samples.close()
         for worker in lab.workers.values():
@@ -182,7 +191,7 @@ def application(root: Path) -> Starlette:
 
     return Starlette(
         routes=[
-            *(route for view in VIEWS for route in import_module(f"regard.web.lab.routes_{view}").ROUTES),
+            *(map(read_only_route, routes) if read_only else routes),
             Route("/api/lab", about),
             Route("/colours.css", colours),
             Route("/colours.js", colours),
@@ -201,7 +210,8 @@ def application(root: Path) -> Starlette:
 async def about(request: Request) -> Response:
     """Version and folder, for the page header."""
     lab = lab_of(request)
-    return reply({"version": __version__, "folder": str(lab.folder.root), "name": lab.folder.root.name})
+    folder = {"folder": str(lab.folder.root), "name": lab.folder.root.name}
+    return reply({"version": __version__, **folder, "read_only": lab.read_only})
 
 
 # -- what is seen ----------------------------------------------------------------------------------------------------
@@ -253,15 +263,20 @@ def _sent(request: Request, kind: str, content: bytes, small: bytes, mark: str) 
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    status = 503 if isinstance(error, Busy) else 409 if isinstance(error, Overtaken) else 400
+    statuses: dict[type, int] = {Busy: 503, Overtaken: 409, Forbidden: 403}
+    status = statuses.get(type(error), 400)
     return reply({"error": " ".join(str(error).split())}, status)
 
 
 async def _no_such(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    return reply({"error": "There is nothing at this address." if status == 404 else "This cannot be asked."}, status)
+    return reply(
+        {"error": "There is nothing at this address." if status == 404 else "This method is not allowed here."}, status
+    )
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     """The server then raises it again, and writes its stack to the terminal."""
-    return reply({"error": f"The lab failed at this ({type(error).__name__}); the terminal says more."}, 500)
+    return reply(
+        {"error": f"The lab failed on this request ({type(error).__name__}); see the terminal for details."}, 500
+    )

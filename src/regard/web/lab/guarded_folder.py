@@ -47,7 +47,7 @@ class GuardedFolder:
         if not re.fullmatch(r"[^\W_][\w.-]{0,99}", name) or name == UPLOADS or name.endswith("."):
             raise RegardError(f"{name[:100]!r} cannot be the name of a run: use letters, digits, hyphens and dots.")
         if os.path.lexists(self.root / name):
-            raise RegardError(f"{name} exists already: choose another name.")
+            raise RegardError(f"{name} already exists: choose another name.")
         return self.root / name
 
     def free_name(self, wanted: str, taken: Container[str] = ()) -> str:

@@ -28,7 +28,7 @@ class NewComparison:
     def read(cls, folder: RunsFolder, form: ComparisonForm) -> NewComparison:
         known = {system.name for system in SYSTEMS}
         if not all(one in known for one in form.systems):
-            raise RegardError("There is no such system to choose here.")
+            raise RegardError("This system is not available here.")
         data = corpus(folder, form.data) if form.data else ""
         return cls(form.systems, data, form.match, form.budget.strip(), form.seeds, form.size or "small")
 

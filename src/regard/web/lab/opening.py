@@ -44,12 +44,16 @@ def ending(app: ASGIApp) -> ASGIApp:
     return ended
 
 
-def open_lab(root: Path, host: str, port: int | None, token: str | None, browser: bool) -> None:
-    """Serve until Ctrl-C. An address that others can reach gets a token, random unless one is given."""
-    if token is None and not is_loopback(host):
-        token = new_token()
-    inner = application(root)
-    app = guarded(ending(inner), host=host, token=token, body_limit=BODY)
+def open_lab(
+    root: Path, host: str, port: int | None, token: str | None, browser: bool, *, read_only: bool = False
+) -> None:
+    """Serve until Ctrl-C. The token is random unless one is given. An address that others can reach needs it for
+    everything; on this machine only what runs a user's code asks for it, since other users of the machine, too, can
+    reach a loopback address."""
+    optional = token is None and is_loopback(host)
+    token = token or new_token()
+    inner = application(root, read_only=read_only, is_local=is_loopback(host))
+    app = guarded(ending(inner), host=host, token=token, token_optional=optional, body_limit=BODY)
     try:
         socket = listen(host, PORT if port is None else port)
     except RegardError:
@@ -58,9 +62,10 @@ def open_lab(root: Path, host: str, port: int | None, token: str | None, browser
         socket = listen(host, 0)
 
     def ready(address: str) -> None:
-        address += f"?token={token}" if token else ""
+        address += "" if optional and read_only else f"?token={token}"
         print(address, flush=True)
-        say(f"The lab shows the runs in {root}. Ctrl-C closes it; training continues.")
+        what = "read-only; " if read_only else ""
+        say(f"The lab shows the runs in {root}. Ctrl-C closes it; {what}training continues.")
         if browser:  # some browsers return only when they are closed
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

@@ -35,6 +35,7 @@ MAX_CAUSES = 128  # tokens of a text whose causes are looked for
 MAX_CHANGES = 24  # of a model at once
 MAX_TRACES = 8  # on a page that is saved: four, before and after a change
 MAX_WRITTEN = 200  # tokens at once
+MAX_ANSWER = 50_000  # characters of an exercise's answer
 MAX_SERIES = 200  # curves at once
 MAX_WIDTH = 100_000  # pixels; a curve has fewer points
 SEED = 2**53  # the largest whole number of JavaScript
@@ -56,32 +57,32 @@ def job_id(default: Any = "") -> Any:
 
 @dataclass(frozen=True)
 class LabQuestion(Fields):
-    only: str = path_name(doc="of questions with the same word only the newest is answered")
+    only: str = path_name(doc="only the newest of the requests with the same key is answered")
 
 
 @dataclass(frozen=True)
 class AboutRun(LabQuestion):
     run: str = path_name()
     weights: str = text(
-        "best", pattern="best|last|[0-9]{1,18}", expected="best, last, or a step whose weights were kept", doc="which"
+        "best", pattern="best|last|[0-9]{1,18}", expected="best, last, or a step whose weights were saved", doc="which"
     )
 
 
 @dataclass(frozen=True)
 class AboutText(AboutRun):
-    text: str = text("", max_length=MAX_TEXT, lines=True, doc="what the model reads")
+    text: str = text("", max_length=MAX_TEXT, lines=True, doc="text that the model reads")
 
 
 @dataclass(frozen=True)
 class TraceRequest(AboutText):
     target: str | None = text(None, max_length=MAX_TEXT, lines=True, doc="a translation other than the model's own")
-    prefix: str = text("", max_length=MAX_TEXT, lines=True, doc="how the translation begins")
-    beam: int = whole(5, ge=1, le=20, doc="hypotheses that are kept")
+    prefix: str = text("", max_length=MAX_TEXT, lines=True, doc="beginning of the translation")
+    beam: int = whole(5, ge=1, le=20, doc="number of hypotheses to keep")
     gradients: bool = flag(doc="also the gradients")
     changes: tuple[str, ...] = list_of(
         TextField(max_length=160), max_length=MAX_CHANGES, doc="changes of the model, such as zero self/0[2]"
     )
-    other: str = text("", max_length=MAX_TEXT, lines=True, doc="the text that values are swapped with")
+    other: str = text("", max_length=MAX_TEXT, lines=True, doc="text from which values are swapped in")
 
 
 @dataclass(frozen=True)
@@ -91,19 +92,19 @@ class MatrixRequest(TraceRequest):
 
 @dataclass(frozen=True)
 class WorkRequest(TraceRequest):
-    step: int = whole(0, ge=0, le=MAX_TOKENS, doc="the step whose arithmetic is shown")
-    layer: str = text("", doc="of this layer; else the first")
-    head: int | None = whole(None, ge=0, le=10_000, doc="of this head of attention")
+    step: int = whole(0, ge=0, le=MAX_TOKENS, doc="step whose arithmetic is shown")
+    layer: str = text("", doc="layer to show; default: the first")
+    head: int | None = whole(None, ge=0, le=10_000, doc="attention head to show")
 
 
 @dataclass(frozen=True)
 class CauseRequest(TraceRequest):
-    ask: str = choice(("lens", "ablate", "patch", "why", "head_scores"), "lens", doc="the question, as inspect has it")
+    ask: str = choice(("lens", "ablate", "patch", "why", "head_scores"), "lens", doc="the question, as in inspect")
     parts: str = text("", max_length=20, doc="what is removed or replaced: heads, layers, …")
     with_: str = text("", max_length=20, doc="the value of removed parts: zero, mean or resampled")
     why: str = text("", max_length=200, doc="a word")
-    not_: str = text("", max_length=200, doc="the word that it is compared with")
-    step: int | None = whole(None, ge=0, le=MAX_TOKENS, doc="whose prediction is compared; else the last")
+    not_: str = text("", max_length=200, doc="word to compare with")
+    step: int | None = whole(None, ge=0, le=MAX_TOKENS, doc="step whose prediction is compared; default: the last")
 
 
 @dataclass(frozen=True)
@@ -118,34 +119,36 @@ class PageRequest(LabQuestion):
         ObjectField(of=TraceRequest), min_length=1, max_length=MAX_TRACES, doc="the readings on the page"
     )
     causes: tuple[CauseRequest, ...] = list_of(
-        ObjectField(of=CauseRequest), max_length=MAX_TRACES, doc="questions whose answers are on the page, too"
+        ObjectField(of=CauseRequest), max_length=MAX_TRACES, doc="questions whose answers are also on the page"
     )
 
 
 @dataclass(frozen=True)
 class Following(AboutText):
     temperature: float = number(1.0, ge=0, le=5, doc="of the softmax")
-    top_k: int = whole(0, ge=0, le=10**6, doc="the most probable tokens; 0 = all")
-    top_p: float = number(1.0, ge=0.001, le=1, doc="the most probable tokens with this probability together")
+    top_k: int = whole(0, ge=0, le=10**6, doc="sample from this many of the most probable tokens; 0 = all")
+    top_p: float = number(
+        1.0, ge=0.001, le=1, doc="sample from the most probable tokens whose probabilities sum to this"
+    )
 
 
 @dataclass(frozen=True)
 class Write(Following):
     tokens: int = whole(1, ge=1, le=MAX_WRITTEN, doc="to be written")
     seed: int = whole(0, ge=0, le=SEED, doc="of the draw")
-    line: bool = flag(doc="until the end of a line")
+    line: bool = flag(doc="continue to the end of the line")
 
 
 @dataclass(frozen=True)
 class Edit(AboutText):
     step: int = whole(0, ge=0, le=MAX_TEXT, doc="where another token is put")
     token: str = text("", max_length=MAX_TEXT, lines=True, doc="that token")
-    keep: bool = flag(doc="the text after it stays")
+    keep: bool = flag(doc="keep the text after it")
 
 
 @dataclass(frozen=True)
 class ExampleRequest(AboutRun):
-    seed: int = whole(0, ge=0, le=SEED, doc="another number gives another sentence")
+    seed: int = whole(0, ge=0, le=SEED, doc="number of the sentence")
 
 
 @dataclass(frozen=True)
@@ -160,18 +163,28 @@ class OneRun(Fields):
 
 @dataclass(frozen=True)
 class HeadsInTime(OneRun):
-    text: str = text("", max_length=MAX_TEXT, lines=True, doc="what every snapshot reads")
+    text: str = text("", max_length=MAX_TEXT, lines=True, doc="text that every snapshot reads")
 
 
 @dataclass(frozen=True)
 class OneName(Fields):
-    name: str = path_name(doc="of a run, a comparison, or a figure")
+    name: str = path_name(doc="name of a run, a comparison, or a figure")
 
 
 @dataclass(frozen=True)
 class OneClaim(Fields):
     name: str = text("", max_length=60, doc="of the claim")
-    from_: str = path_name(doc="the folder whose result is wanted")
+    from_: str = path_name(doc="folder of the result")
+
+
+@dataclass(frozen=True)
+class OneExercise(Fields):
+    name: str = text("", max_length=60, doc="of the exercise")
+
+
+@dataclass(frozen=True)
+class Answer(OneExercise):
+    code: str = text("", max_length=MAX_ANSWER, lines=True, doc="the sheet with its blank filled in")
 
 
 @dataclass(frozen=True)
@@ -182,8 +195,8 @@ class AboutCorpus(LabQuestion):
 @dataclass(frozen=True)
 class Tokens(AboutCorpus):
     kind: str = choice(KINDS, "bpe", doc="of the tokenizer")
-    text: str = text("", max_length=2000, lines=True, doc="the sentence that is cut")
-    vocabulary: int = whole(0, ge=0, le=200_000, doc="tokens; 0 = what suits the corpus")
+    text: str = text("", max_length=2000, lines=True, doc="sentence to tokenize")
+    vocabulary: int = whole(0, ge=0, le=200_000, doc="vocabulary size; 0 = depends on the corpus")
 
 
 @dataclass(frozen=True)
@@ -193,20 +206,22 @@ class RunForm(LabQuestion):
     system: str = text("", doc="the name of a system")
     size: str = text("", doc="tiny, small, …")
     data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
-    from_: str = path_name(doc="the run it begins with")
-    settings: Mapping[str, str] = table_of(ScalarField(max_length=2000), doc="by section.key, as on the command line")
-    name: str = text("", doc="of the new run")
+    from_: str = path_name(doc="run to start from")
+    settings: Mapping[str, str] = table_of(
+        ScalarField(max_length=2000), doc="settings by section.key, as on the command line"
+    )
+    name: str = text("", doc="name of the new run")
 
 
 @dataclass(frozen=True)
 class ComparisonForm(LabQuestion):
     systems: tuple[str, ...] = list_of(TextField(), max_length=100, doc="names of systems")
     data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
-    match: str = text("", doc="what is equal: tokens, seconds or parameters")
+    match: str = text("", doc="quantity to keep equal: tokens, seconds or parameters")
     budget: str = text("", doc="of each system")
-    seeds: int = whole(1, ge=1, le=100, doc="trainings of each system")
+    seeds: int = whole(1, ge=1, le=100, doc="number of training runs of each system")
     size: str = text("small", doc="of every system")
-    name: str = text("", doc="of the new comparison")
+    name: str = text("", doc="name of the new comparison")
 
 
 QUESTIONS: dict[str, type[Fields]] = {
@@ -225,6 +240,7 @@ QUESTIONS: dict[str, type[Fields]] = {
     "time.about": OneRun,
     "time.vectors": OneRun,
     "time.heads": HeadsInTime,
+    "time.film": HeadsInTime,
     "runs.form": RunForm,
     "runs.sample": OneRun,
     "runs.characters": OneRun,
@@ -234,6 +250,8 @@ QUESTIONS: dict[str, type[Fields]] = {
     "text.tokens": Tokens,
     "claims.every": Fields,
     "claims.one": OneClaim,
+    "exercises.check": Answer,
+    "exercises.own": OneExercise,
     "ladder.open": OneName,
     "ladder.check": ComparisonForm,
 }
@@ -261,15 +279,17 @@ class Since(Fields):
 @dataclass(frozen=True)
 class Upload(Fields):
     name: str = path_name(doc="of the file")
-    token: str = text("", pattern="(?:[0-9a-f]{32})?", expected="the token of an upload", doc="of the piece before")
+    token: str = text(
+        "", pattern="(?:[0-9a-f]{32})?", expected="the token of an upload", doc="digest of the previous piece"
+    )
     last: bool = flag(doc="this is the last piece")
 
 
 @dataclass(frozen=True)
 class Check(Fields):
     data: str = path_name(doc="a file that was dropped into the page")
-    columns: str = text("", doc="of a table, as on the command line")
-    encoding: str = text("", max_length=40, doc="of the file, such as cp1252")
+    columns: str = text("", doc="columns of a table, as on the command line")
+    encoding: str = text("", max_length=40, doc="encoding of the file, such as cp1252")
 
 
 @dataclass(frozen=True)
@@ -285,20 +305,20 @@ class Stop(Fields):
 
 @dataclass(frozen=True)
 class Restore(Fields):
-    mark: str = text("", pattern="[0-9a-f]{0,16}", expected="the mark of a deleted run", doc="from the list of them")
+    mark: str = text("", pattern="[0-9a-f]{0,16}", expected="id of a deleted run", doc="permanently delete it")
 
 
 @dataclass(frozen=True)
 class RunClaim(Fields):
     name: str = text("", max_length=60, doc="of the claim")
     seed: int | None = whole(None, ge=0, le=1_000_000, doc="the first seed")
-    quick: bool = flag(doc="with fewer and smaller trainings")
+    quick: bool = flag(doc="run smaller experiments with fewer seeds")
     knobs: Mapping[str, float] = table_of(NumberField(ge=-1e300, le=1e300), doc="settings of the claim")
 
 
 @dataclass(frozen=True)
 class Lecture(Fields):
-    name: str = text("", max_length=20, doc="of the chapter, or a line of the notes such as 003:49")
+    name: str = text("", max_length=20, doc="name of the chapter, or a line of the notes such as 003:49")
 
 
 @dataclass(frozen=True)

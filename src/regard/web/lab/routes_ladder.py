@@ -13,6 +13,7 @@ from regard.base.errors import RegardError
 from regard.runs.store.list import is_running
 from regard.web.lab.application import asked, in_thread, lab_of, question, reply
 from regard.web.lab.new_comparison import NewComparison
+from regard.web.lab.read_only import reads
 from regard.web.lab.requests import ComparisonForm, OneRun
 
 
@@ -28,6 +29,7 @@ async def one(request: Request) -> Response:
     return await question(request, "ladder.open", 120)
 
 
+@reads
 async def check(request: Request) -> Response:
     return await question(request, "ladder.check", lane="settings")
 

@@ -23,6 +23,7 @@ from regard.web.lab.application import asked, in_thread, lab_of, question, reply
 from regard.web.lab.events import events
 from regard.web.lab.guarded_folder import UPLOADS
 from regard.web.lab.new_run import NewRun
+from regard.web.lab.read_only import reads
 from regard.web.lab.requests import Check, Curves, OneJob, OneName, OneRun, Restore, RunForm, Stop, Upload
 from regard.web.lab.runs_folder import RunsFolder
 
@@ -106,23 +107,28 @@ async def report(request: Request) -> Response:
     return Response(content, media_type="text/html", headers=headers)
 
 
+@reads
 async def sample(request: Request) -> Response:
-    """The run's current sample, computed if needed, and all earlier ones."""
+    """The run's current sample, computed if needed (a read-only lab keeps none), and all earlier ones."""
     lab, name = lab_of(request), (await asked(request, OneRun)).run
-    await lab.samples.renew(name)
+    if not lab.read_only:
+        await lab.samples.renew(name)
     return reply(await in_thread(lab.samples.kept, name))
 
 
+@reads
 async def characters(request: Request) -> Response:
     """The average number of characters per token in the run's validation text."""
     return await question(request, "runs.characters", lane="settings")
 
 
+@reads
 async def learned(request: Request) -> Response:
     """Whether the run is better than a bigram of its own tokens."""
     return await question(request, "runs.learned", lane="settings")
 
 
+@reads
 async def model_page(request: Request) -> Response:
     """The model as one file that runs by itself."""
     return await question(request, "runs.page", lane="settings")
@@ -158,6 +164,7 @@ def _holds_pairs(folder: RunsFolder, name: str) -> bool:
         return False
 
 
+@reads
 async def form(request: Request) -> Response:
     return await question(request, "runs.form", lane="settings")
 

@@ -7,12 +7,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.web.lab.application import question
+from regard.web.lab.read_only import reads
 
 
+@reads
 async def statistics(request: Request) -> Response:
     return await question(request, "text.statistics", lane="settings")
 
 
+@reads
 async def tokens(request: Request) -> Response:
     return await question(request, "text.tokens", lane="settings")
 

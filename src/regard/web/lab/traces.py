@@ -128,7 +128,7 @@ def _changed(folder: RunsFolder, run: AnyRun, asked: requests.TraceRequest) -> T
     """The trace of the changed model on the same words: a translator reads the translation of the unchanged one."""
     target, values = _replaced(folder, run, asked)
     trace = _made(run, replace(asked, prefix=""), target, values)
-    said = f"Changed: {', '.join(asked.changes)}. Computed by the written equation."
+    said = f"Changed: {', '.join(asked.changes)}. Computed by the reference implementation."
     return replace(trace, notes=(said, *trace.notes[1:]))
 
 

@@ -58,7 +58,7 @@ class Trash:
             try:
                 os.rename(place / "run", path)
             except OSError as error:
-                raise RegardError(f"{name} could not be restored ({error.strerror}): look into {place}.") from None
+                raise RegardError(f"{name} could not be restored ({error.strerror}): look in {place}.") from None
             shutil.rmtree(place, ignore_errors=True)
             return {"name": name}
 

@@ -22,7 +22,7 @@ from regard.web.lab.new_comparison import NewComparison
 from regard.web.lab.requests import ComparisonForm, OneName
 from regard.web.lab.runs_folder import RunsFolder
 
-UNFINISHED = "it has not ended yet."
+UNFINISHED = "it is still running."
 LARGE = ("sample", "by_length", "perplexities", "bleus", "failed", "tuning")  # of a row: sent by themselves
 
 

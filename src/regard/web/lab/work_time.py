@@ -17,16 +17,18 @@ from safetensors import safe_open
 
 from regard.base.errors import RegardError
 from regard.base.reading import check_tensor_file
+from regard.insight.views.page import trace_page
 from regard.insight.words import labels
 from regard.report.packed_arrays import pack
 from regard.runs.store.folder import has_source, moments, open_recipe, open_tokenizers
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.web.lab.requests import CauseRequest, HeadsInTime, OneRun
+from regard.web.lab.requests import CauseRequest, HeadsInTime, OneRun, TraceRequest
 from regard.web.lab.runs_folder import RunsFolder
 from regard.web.lab.traces import cause, trace_of
 
 MOST_WORDS = 160
 NEIGHBOURS = 6
+MOST_FRAMES = 24  # of a film on a page
 SHOWN = ("loss", "perplexity", "bleu", "tokens")  # of a validation
 SCORES = ("previous", "positional", "duplicate", "induction", "syntactic")  # of a head
 
@@ -79,6 +81,22 @@ def heads(folder: RunsFolder, asked: HeadsInTime) -> dict[str, Any]:
     return {"steps": kept, "heads": names, "scores": scores, "chance": chance}
 
 
+def film(folder: RunsFolder, asked: HeadsInTime) -> dict[str, str]:
+    """What every snapshot reads and writes, as one page that plays; of many snapshots some, evenly chosen."""
+    kept = about(folder, OneRun(run=asked.run))["moments"]
+    if not kept:
+        raise RegardError("This run has no snapshots of its training.")
+    count = min(len(kept), MOST_FRAMES)
+    chosen = [kept[round(place * (len(kept) - 1) / max(1, count - 1))] for place in range(count)]
+    traces, frames = [], []
+    for one in chosen:
+        reading = TraceRequest(run=asked.run, text=asked.text, weights=str(one["step"]))
+        traces.append(trace_of(folder, reading))
+        loss = f" · validation loss {one['loss']:.4g} nats per token" if "loss" in one else ""
+        frames.append(f"step {one['step']} of {kept[-1]['step']}{loss}")
+    return {"page": trace_page(*traces, frames=frames)}
+
+
 def common_words(tokenizer: Tokenizer) -> list[int]:
     """Tokens that are words, the most frequent first, as vocabularies are ordered; letters where there are too few."""
     words = [n for n, token in enumerate(tokenizer.tokens) if re.fullmatch(r" ?[^\W\d_]{2,}", token)]
@@ -114,4 +132,4 @@ def _table(file: Path) -> np.ndarray:
         return stream.get_tensor(name).double().numpy()
 
 
-WORK = {"about": about, "vectors": vectors, "heads": heads}
+WORK = {"about": about, "vectors": vectors, "heads": heads, "film": film}

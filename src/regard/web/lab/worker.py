@@ -55,7 +55,7 @@ class LabWorker:
     async def ask(self, work: str, body: dict[str, Any], *, seconds: float = 60, only: str = "") -> WorkerAnswer:
         """The answer of WORK in `work_VIEW.py`; RegardError where it was refused, failed, or took too long."""
         if self.waiting >= WAITING:
-            raise Busy("The lab has too much to do at once: wait a moment and try again.")
+            raise Busy("The lab is busy: wait a moment and try again.")
         self._asked += 1
         mine = self._asked
         if only:

@@ -22,7 +22,7 @@ from regard.report.table import finite
 from regard.web.lab.requests import QUESTIONS
 from regard.web.lab.runs_folder import RunsFolder
 
-VIEWS = ("runs", "sentence", "translation", "time", "text", "claims", "ladder")  # that have a work_VIEW.py
+VIEWS = ("runs", "sentence", "translation", "time", "text", "claims", "ladder", "exercises")  # that have a work_VIEW.py
 
 
 def answer(folder: RunsFolder, question: dict[str, Any]) -> tuple[str, bytes]:
@@ -42,7 +42,10 @@ def answer(folder: RunsFolder, question: dict[str, Any]) -> tuple[str, bytes]:
         return "refused", b"There is not enough memory for this: choose a smaller model or a shorter text."
     except Exception as error:
         traceback.print_exc()
-        return "failed", f"This model failed here ({type(error).__name__}); the terminal says more.".encode()
+        return (
+            "failed",
+            f"This model failed on this request ({type(error).__name__}); see the terminal for details.".encode(),
+        )
 
 
 def main() -> None:

@@ -276,22 +276,24 @@ def on_error(request: Request, error: Exception) -> Response:
         status, code = getattr(error, "status", 400), getattr(error, "code", None)
         return refuse(request, status, str(error), field=error.field, code=code)
     if isinstance(error, Full):
-        return refuse(request, 503, "All places are taken: ask again in a moment.")
+        return refuse(request, 503, "The queue is full: try again in a moment.")
     if isinstance(error, TimeoutError):
-        return refuse(request, 503, f"This could not be finished in {SECONDS:g} seconds: ask for less, or later.")
+        return refuse(
+            request, 503, f"This could not be finished in {SECONDS:g} seconds: request less, or try again later."
+        )
     if isinstance(error, Failed):
         return refuse(request, error.status, str(error))
     if isinstance(error, ClientLeft):
         return Response(status_code=499)  # which nobody reads
     if isinstance(error, HTTPException):
         said = {
-            404: INSTEAD.get(request.url.path, "There is nothing at this address: /docs says what there is."),
-            405: "This address answers another method: /docs says which.",
+            404: INSTEAD.get(request.url.path, "There is nothing at this address: /docs lists the addresses."),
+            405: "This address expects another method: see /docs.",
         }
         answer = refuse(request, error.status_code, said.get(error.status_code, str(error.detail)))
         answer.headers.update(error.headers or {})
         return answer
-    return refuse(request, 500, "Something went wrong in the server; its log says what.")
+    return refuse(request, 500, "The server had an internal error; see its log.")
 
 
 def application(models: ServedModels, *, host: str, token: str | None = None, log: bool = False) -> ASGIApp:

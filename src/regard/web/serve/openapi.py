@@ -58,9 +58,10 @@ def _ref(name: str) -> dict[str, str]:
 
 def _operation(path: str, name: str, about: str, good: dict[str, Any], *codes: str, **more: Any) -> dict[str, Any]:
     said = {
-        "400": "what is wrong with the request", "401": "no token, or another", "403": "from a page of another site",
-        "404": "there is no such model", "408": "the body did not come in time", "413": "the body is too long",
-        "421": "sent to another name than this server's", "503": "all places are taken; see Retry-After",
+        "400": "what is wrong with the request", "401": "the token is missing or wrong",
+        "403": "the request comes from a page of another site",
+        "404": "there is no such model", "408": "the body did not arrive in time", "413": "the body is too long",
+        "421": "the host name is not this server's", "503": "the queue is full; see Retry-After",
     }  # fmt: skip
     error = _ref("Error" if path.startswith("/v1/") else "Sentence")
     refused = {code: _answer(said[code], error) for code in ("401", "421", *codes)}
@@ -83,10 +84,15 @@ def _paths() -> dict[str, Any]:
     chat = _answer("the answers; or, with stream, server-sent events that end with [DONE]", _ref("Chat"))
     for written in (completion, chat):
         written["content"]["text/event-stream"] = {"schema": {}}
-    model = {"name": "model", "in": "query", "schema": TEXT, "description": "a model's id; the only one if left out"}
+    model = {
+        "name": "model",
+        "in": "query",
+        "schema": TEXT,
+        "description": "id of a model; if left out, the only model",
+    }
     name = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "a model's id"}
     detected, languages = ({"type": "array", "items": _ref(kind)} for kind in ("Detected", "Language"))
-    good = partial(_answer, "what was asked for")
+    good = partial(_answer, "the result")
     return {
         **_operation("/v1/models", "listModels", "The language models", good(_ref("Models"))),
         **_operation("/v1/models/{name}", "getModel", "One of them", good(_ref("Model")), "404", parameters=[name]),
@@ -106,9 +112,11 @@ def _paths() -> dict[str, Any]:
             parameters=[model],
         ),
         **_posted("/translate", "translate", "Translate texts", good(_ref("Translated")), TranslateRequest),
-        **_posted("/detect", "detect", "Which language is this?", _answer("the surest first", detected), DetectRequest),
-        **_operation("/languages", "languages", "From and into which languages", good(languages)),
-        **_operation("/frontend/settings", "settings", "What a page for people needs", good({"type": "object"})),
+        **_posted(
+            "/detect", "detect", "Detect the language of a text", _answer("the surest first", detected), DetectRequest
+        ),
+        **_operation("/languages", "languages", "List the supported languages", good(languages)),
+        **_operation("/frontend/settings", "settings", "Settings for user interfaces", good({"type": "object"})),
         **_operation("/health", "health", "Does it answer?", good(_ref("Health"))),
         **_operation("/metrics", "metrics", "Numbers for Prometheus", good(TEXT, "text/plain")),
     }
@@ -247,7 +255,7 @@ def _section(path: str, method: str, operation: dict[str, Any], schemas: dict[st
             needed = " (needed)" if name in schema["required"] else ""
             means = field.get("description", "")
             if field.get("default"):
-                means += f"; {field['default']} if it is left out"
+                means += f"; {field['default']} if left out"
             rows += (
                 f"<tr><th scope=row><code>{name}</code>{needed}</th><td>{escape(_kind(field))}</td>"
                 f"<td>{escape(means)}</td></tr>"

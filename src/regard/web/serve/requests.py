@@ -57,7 +57,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         found = parse_object(body.decode("utf-8-sig"))  # of bytes, UTF-16 and UTF-32 would be read
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair cannot be encoded
     except UnicodeError:
-        raise BadRequest("The body is not valid Unicode: send UTF-8, and no half surrogate pairs.") from None
+        raise BadRequest("The body is not valid Unicode: send UTF-8 without unpaired surrogates.") from None
     except RecursionError:
         found = None
     if found is None:
@@ -110,7 +110,7 @@ class NeutralField(Field):
 
 
 neutral = partial(declare, NeutralField, None)
-NO_SUFFIX = "asks for text between two texts, but these models only continue one."
+NO_SUFFIX = "requests text between two texts, but these models only continue a text."
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,9 @@ class BiasField(Field):
         bias, found = NumberField(ge=-MAX_BIAS, le=MAX_BIAS), {}
         for key, one in value.items():
             if (token := whole_number(key)) is None:
-                raise FieldError(f"{name} has the key {shown(key)}, which is not a token: they are numbers.", name)
+                raise FieldError(
+                    f"{name} has the key {shown(key)}, which is not a token id: keys must be numbers.", name
+                )
             found[token] = bias.read(f"{name}.{token}", one)
         return found
 
@@ -160,7 +162,7 @@ class NamedSchema(Fields):
 
 @dataclass(frozen=True)
 class ResponseFormat(Fields):
-    type: str = choice(("text", "json_object", "json_schema"), "text", doc="what the text must be")
+    type: str = choice(("text", "json_object", "json_schema"), "text", doc="constraint on the text")
     json_schema: NamedSchema = declare(ObjectField, NamedSchema(), of=NamedSchema, doc="its schema")  # noqa: RUF009
 
     @property
@@ -177,7 +179,7 @@ class StructuredOutputs(Fields):
     regex: str | None = text(None, min_length=1, max_length=4096, doc="a regular expression for the whole text")
     choice: str | Sequence[str] | None = many(
         None, kinds=(TextField(min_length=1, max_length=4096),), min_length=1, max_length=MAX_CHOICES,
-        noun="a list of texts of one line", doc="texts, one of which is written",
+        noun="a list of texts of one line", doc="texts to choose from",
     )  # fmt: skip
 
 
@@ -191,28 +193,33 @@ class WritingRequest(Fields):
     )  # fmt: skip
     model: str = text(max_length=None)
     temperature: float = number(1.0, ge=0, le=2, doc="0 is greedy")
-    top_p: float = number(1.0, ge=0, le=1, doc="draw from the most probable that hold this share")
-    top_k: int = whole(0, ge=0, le=2**31 - 1, doc="draw from so many of the most probable; 0 is all")
-    n: int = whole(1, ge=1, le=CHOICES, doc="texts for each prompt")
-    seed: int = whole(partial(secrets.randbits, 62), ge=0, le=2**63 - 1, doc="the same seed writes the same text")
+    top_p: float = number(1.0, ge=0, le=1, doc="sample from the most probable tokens whose probabilities sum to this")
+    top_k: int = whole(0, ge=0, le=2**31 - 1, doc="sample from this many of the most probable tokens; 0 = all")
+    n: int = whole(1, ge=1, le=CHOICES, doc="number of texts for each prompt")
+    seed: int = whole(partial(secrets.randbits, 62), ge=0, le=2**63 - 1, doc="the same seed gives the same text")
     stop: str | Sequence[str] = many(
         (), kinds=(TextField(min_length=1, max_length=LONGEST_STOP, lines=True),), max_length=STOPS,
         noun=f"a text or up to {STOPS}, of 1 to {LONGEST_STOP} characters each",
         doc=f"a text, or up to {STOPS}, before which the text ends",
     )  # fmt: skip
-    stream: bool = flag(doc="server-sent events as the text is written")
+    stream: bool = flag(doc="send the text as server-sent events while it is generated")
     stream_options: StreamOptions = declare(  # noqa: RUF009
-        ObjectField, StreamOptions(), of=StreamOptions, doc="of a stream: include_usage"
+        ObjectField, StreamOptions(), of=StreamOptions, doc="options of a stream: include_usage"
     )
-    min_p: float = number(0.0, ge=0, le=1, doc="draw from those at least this share as probable as the most probable")
+    min_p: float = number(
+        0.0, ge=0, le=1, doc="sample only from tokens whose probability is at least this share of the highest"
+    )
     repetition_penalty: float = number(
-        1.0, ge=0.01, le=MAX_REPETITION, doc="above 1: what prompt and text contain becomes less probable"
+        1.0, ge=0.01, le=MAX_REPETITION, doc="above 1: tokens already in the prompt or the text become less probable"
     )
     presence_penalty: float = number(
-        0.0, ge=-MAX_PENALTY, le=MAX_PENALTY, doc="subtracted from the logits of what the text contains"
+        0.0, ge=-MAX_PENALTY, le=MAX_PENALTY, doc="subtracted from the logits of tokens that the text contains"
     )
     frequency_penalty: float = number(
-        0.0, ge=-MAX_PENALTY, le=MAX_PENALTY, doc="subtracted once for each time that the text contains it"
+        0.0,
+        ge=-MAX_PENALTY,
+        le=MAX_PENALTY,
+        doc="subtracted from a token's logit once for each time it occurs in the text",
     )
     logit_bias: Mapping[int, float] = declare(BiasField, dict, doc="numbers to add to logits, by token")
     response_format: ResponseFormat = declare(  # noqa: RUF009
@@ -232,7 +239,9 @@ class WritingRequest(Fields):
         asked = self.structured_outputs
         schema = asked.json if asked.json is not None else self.response_format.schema_asked
         if sum(one is not None for one in (schema, asked.regex, asked.choice)) > 1:
-            raise FieldError("A text has one constraint: a JSON schema, a regex or a choice.", "structured_outputs")
+            raise FieldError(
+                "Only one constraint is allowed: a JSON schema, a regex or a choice.", "structured_outputs"
+            )
         return Sampling(
             self.temperature, self.top_k, self.top_p or 1e-12,  # 0 is the most probable token alone
             min_p=self.min_p, repetition_penalty=self.repetition_penalty, presence_penalty=self.presence_penalty,
@@ -248,9 +257,11 @@ class CompletionRequest(WritingRequest):
         noun="a text, a list of texts, or tokens as whole numbers",
     )  # fmt: skip
     max_tokens: int = whole(16, ge=0, le=2**20, doc="tokens to write")
-    best_of: int = whole(None, ge=1, le=CHOICES, doc="of so many texts, keep the n most probable")
-    echo: bool = flag(doc="the prompt before the text")
-    logprobs: int | None = whole(None, ge=0, le=5, doc="log-probabilities, and of so many alternatives")
+    best_of: int = whole(
+        None, ge=1, le=CHOICES, doc="number of texts to generate, of which the n most probable are returned"
+    )
+    echo: bool = flag(doc="return the prompt before the text")
+    logprobs: int | None = whole(None, ge=0, le=5, doc="return log-probabilities, also of this many alternatives")
     suffix: str | None = neutral(neutral="", refusal=NO_SUFFIX)
 
     def __post_init__(self) -> None:
@@ -279,7 +290,7 @@ class CompletionRequest(WritingRequest):
 
 def refuse_tokens(name: str, tokens: Sequence[int], vocabulary: int) -> None:
     if not all(0 <= token < vocabulary for token in tokens):
-        raise FieldError(f"A token of {name} is not in the vocabulary: they are 0 to {vocabulary - 1}.", name)
+        raise FieldError(f"A token of {name} is not in the vocabulary: token ids are 0 to {vocabulary - 1}.", name)
 
 
 class MessagesField(Field):
@@ -288,7 +299,7 @@ class MessagesField(Field):
     def read(self, name: str, value: Any, *, texts: bool = False) -> list[dict[str, str]]:
         messages = read_messages(value, name)
         if messages[-1]["role"] == "assistant":
-            raise FieldError(f"{name} must not end with the assistant's: the model writes that one.", name)
+            raise FieldError(f"{name} must not end with an assistant turn: the model writes that turn.", name)
         return messages
 
     def schema(self) -> dict[str, Any]:
@@ -301,8 +312,10 @@ class MessagesField(Field):
 
 @dataclass(frozen=True)
 class ChatRequest(WritingRequest):
-    messages: Sequence[Mapping[str, str]] = declare(MessagesField, doc="the dialogue so far: roles and texts")
-    max_tokens: int | None = whole(None, ge=1, le=2**20, doc="tokens to write; as many as fit if it is left out")
+    messages: Sequence[Mapping[str, str]] = declare(MessagesField, doc="the dialogue so far, as roles and texts")
+    max_tokens: int | None = whole(
+        None, ge=1, le=2**20, doc="maximum number of tokens to generate; if left out, as many as fit"
+    )
     max_completion_tokens: int | None = whole(None, ge=1, le=2**20, doc="another name of max_tokens")
 
 
@@ -334,20 +347,20 @@ class ClassifyRequest(InputRequest):
 class EmbeddingRequest(InputRequest):
     unsupported = ("dimensions",)
     encoding_format: str = choice(("float", "base64"), "float", doc="base64: 32-bit floats, little-endian")
-    layer: int | None = whole(None, ge=1, le=10_000, doc="a layer, from 1; the last if it is left out")
-    pool: str = choice(POOLS, "mean", doc="mean of all states, or the last")
+    layer: int | None = whole(None, ge=1, le=10_000, doc="layer, counted from 1; if left out, the last")
+    pool: str = choice(POOLS, "mean", doc="use the mean of all states, or the last state")
 
 
 @dataclass(frozen=True)
 class TokenizerInfoRequest(Fields):
-    model: str | None = text(None, max_length=None, doc="may be left out where one model is served")
+    model: str | None = text(None, max_length=None, doc="optional if only one model is served")
 
 
 @dataclass(frozen=True)
 class TokenizeRequest(TokenizerInfoRequest):
     prompt: str = text(max_length=None, doc="a text")
     add_special_tokens: bool = declare(FlagField, True, doc="the boundary first")
-    return_token_strs: bool = flag(doc="each token as text, too")
+    return_token_strs: bool = flag(doc="also return each token as text")
 
 
 @dataclass(frozen=True)
@@ -375,6 +388,6 @@ class DetectRequest(Fields):
 class TranslateRequest(DetectRequest):
     source: str = text(max_length=None, doc="a language, or auto")
     target: str = text(max_length=None, doc="a language")
-    format: str = choice(("text", "html"), "text", doc="html keeps the mark-up")
-    alternatives: int = whole(0, ge=0, le=ALTERNATIVES, doc="other ways to say it")
+    format: str = choice(("text", "html"), "text", doc="html preserves the markup")
+    alternatives: int = whole(0, ge=0, le=ALTERNATIVES, doc="number of alternative translations")
     secret: str | None = text(None, max_length=None, doc="not used")

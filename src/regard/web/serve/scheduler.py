@@ -175,4 +175,4 @@ def failure(error: Exception) -> Exception:
     if isinstance(error, RegardError):
         return Failed(str(error), 400 if isinstance(error, Unwritable) else 500)
     log.error("a model's step failed", exc_info=error)
-    return Failed("The model could not do this; the server's log says why.")
+    return Failed("The model failed on this request; see the server's log.")

@@ -158,7 +158,7 @@ class ServedModels:
         for name in languages:
             if name not in self.languages:
                 raise RegardError(
-                    f"--languages names {name!r}, which is not a translator of {', '.join(self.by_name)}."
+                    f"--languages names {name!r}, which is not one of the translators: {', '.join(self.by_name)}."
                 )
         self.scheduler.workers = [served.worker for served in self.by_name.values()]
 
@@ -221,7 +221,7 @@ def worker_of(run: AnyRun) -> Any:
     task = task_of(run)
     if task.name not in WORKERS:
         raise NotServed(
-            f"{run.folder} is {task.noun}, which no API here is for: use `regard {task.verb} {run.folder}`."
+            f"{run.folder} is {task.noun}, which this server has no API for: use `regard {task.verb} {run.folder}`."
         )
     return WORKERS[task.name]
 

@@ -41,13 +41,15 @@ class Metrics:
         )  # fmt: skip
         self.tokens = Counter("regard_tokens", "Tokens of prompts and of completions.", ["model", "kind"], registry=own)
         self.jobs = Gauge(
-            "regard_jobs", "Texts or sentences of a model that are written or wait.", ["model"], registry=own
+            "regard_jobs", "Texts or sentences of a model in progress or waiting.", ["model"], registry=own
         )
-        self.places = Gauge("regard_places", "The most of them.", ["model"], registry=own)
-        began = Gauge("process_start_time_seconds", "When the server was started, since 1970.", registry=own)
+        self.places = Gauge(
+            "regard_places", "Maximum number of texts or sentences in progress or waiting.", ["model"], registry=own
+        )
+        began = Gauge("process_start_time_seconds", "Start time of the server, in seconds since 1970.", registry=own)
         began.set_to_current_time()
         if sys.platform == "linux":
-            memory = Gauge("process_resident_memory_bytes", "Memory that the process holds.", registry=own)
+            memory = Gauge("process_resident_memory_bytes", "Memory used by the process.", registry=own)
             memory.set_function(lambda: process_memory("VmRSS"))
 
     def count(self, answer: CompletionAnswer, began: float) -> None:

@@ -172,7 +172,7 @@ WRONG = {
         (
             "r, z = torch.sigmoid(from_word[0] + from_past[0]), torch.sigmoid(from_word[1] + from_past[1])\n"
             "return (1 - z) * hidden + z * torch.tanh(from_word[2] + r * from_past[2])",
-            "z and 1 − z are exchanged",
+            "z and 1 − z are swapped",
         ),
         (
             "r, z = torch.sigmoid(from_word[0] + from_past[0]), torch.sigmoid(from_word[1] + from_past[1])\n"
@@ -206,7 +206,7 @@ WRONG = {
                 found.append(torch.nn.functional.cross_entropy(logits, targets[:, t], reduction="none"))
             return torch.stack(found, dim=1)
             """,
-            "the very word that it is asked for",
+            "reads the word that it must predict",
         ),
         (
             """
@@ -274,7 +274,7 @@ WRONG = {
             "R, T, D = query.shape\n"
             "q, k, v = (x.reshape(R, heads, T, D // heads) for x in (query, key, value))\n"
             "return attention(q, k, v).reshape(R, T, D)",
-            "cut and joined by view alone",
+            "split and joined by view alone",
         ),
         (
             "R, T, D = query.shape\n"
@@ -322,13 +322,13 @@ WRONG = {
             "weights = torch.softmax((keys @ query[:, :, None])[:, :, 0] / query.shape[-1] ** 0.5, -1)\n"
             "return ((weights[:, :, None] * values).sum(1), torch.cat([keys, key[:, None]], 1),\n"
             "        torch.cat([values, value[:, None]], 1))",
-            "does not see itself",
+            "cannot attend to itself",
         ),
         (
             "K, V = torch.cat([keys, key[:, None]], 1), torch.cat([values, value[:, None]], 1)\n"
             "weights = torch.softmax((K @ query[:, :, None])[:, :, 0] / query.shape[-1] ** 0.5, -1)\n"
             "return (weights[:, :, None] * V).sum(1), keys, values",
-            "the new key and value are not kept",
+            "the new key and value are not stored",
         ),
         (
             "K, V = torch.cat([key[:, None], keys], 1), torch.cat([value[:, None], values], 1)\n"
@@ -341,7 +341,7 @@ WRONG = {
         (
             "a = t[:, None] * 10000.0 ** (-torch.arange(width // 2, dtype=t.dtype) / (width // 2))\n"
             "return torch.cat([a.sin(), a.cos()], -1)",
-            "all sines stand before all cosines",
+            "all sines come before all cosines",
         ),
         (
             "a = t[:, None] * 10000.0 ** (-torch.arange(width // 2, dtype=t.dtype) / width)\n"
@@ -408,7 +408,7 @@ WRONG = {
                 counts[h, w] += 1
             return (counts + k) / (counts.sum(1, keepdim=True) + k)
             """,
-            "belongs to it V times",
+            "must be added V times",
         ),
         (
             """
@@ -422,7 +422,7 @@ WRONG = {
     ],
     "continuation-counts": [
         ("return counts.sum(dim=0)", "the word's frequencies"),
-        ("return (counts > 0).sum(dim=1)", "different words after it"),
+        ("return (counts > 0).sum(dim=1)", "distinct words after it"),
     ],
     "kneser-ney": [
         ("return (counts - discount) / counts.sum(1, keepdim=True).clamp(min=1)", "at word before"),
@@ -434,7 +434,7 @@ WRONG = {
         (
             "total = counts.sum(1, keepdim=True)\n"
             "return torch.where(total > 0, (counts - discount) / total.clamp(min=1), lower)",
-            "is not given back",
+            "is not redistributed",
         ),
         (
             "total = counts.sum(1, keepdim=True)\n"

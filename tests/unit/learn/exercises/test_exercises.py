@@ -174,7 +174,7 @@ def test_a_library_call_that_is_the_answer_is_not_one(name, tmp_path):
     file.write_text(filled(exercise.sheet, LIBRARY[name]), encoding="utf-8")
     assert library_call(file, exercise).endswith(", which is the answer: write it yourself")
     file.write_text(f"import regard.layers\n{filled(exercise.sheet, SOLUTIONS[name])}", encoding="utf-8")
-    assert library_call(file, exercise).endswith(" imports regard.layers, which holds the answer: write it yourself")
+    assert library_call(file, exercise).endswith(" imports regard.layers, which contains the answer: write it yourself")
 
 
 def test_a_library_call_through_a_star_import_is_not_an_answer(tmp_path):
@@ -198,7 +198,7 @@ def test_a_function_of_ones_own_may_have_the_librarys_name(tmp_path):
 def test_what_is_right_only_once_is_wrong(graded):
     counting = "global asked\nasked = globals().get('asked', 0) + 1\n"
     verdict = graded("causal-mask", counting + "return torch.ones(length, length, dtype=torch.bool).tril(asked // 5)")
-    assert verdict.sentence.startswith("the same call, made twice, gives two answers")
+    assert verdict.sentence.startswith("the same call gives a different answer the second time")
 
 
 def test_a_crash_at_the_second_call_or_with_gradients_is_told_with_its_line(graded):
@@ -207,7 +207,7 @@ def test_a_crash_at_the_second_call_or_with_gradients_is_told_with_its_line(grad
     assert verdict.sentence.startswith("called a second time, it stops with AssertionError")
     assert "in line 23 of mine.py" in verdict.sentence
     verdict = graded("rnn-step", "assert not x.requires_grad\n" + SOLUTIONS["rnn-step"])
-    assert "when its gradient is asked for, it stops with AssertionError" in verdict.sentence
+    assert "computing its gradient fails: it stops with AssertionError" in verdict.sentence
 
 
 def test_a_wrong_gradient_is_told_with_its_place(graded):
@@ -230,7 +230,7 @@ def test_nothing_and_the_wrong_kind_and_not_a_number_are_told(graded):
 
 def test_a_model_that_breaks_a_law_is_told(graded):
     leak = "return torch.ones(length, length, dtype=torch.bool).tril(int(length == 2))"  # the grader has none of 2
-    assert graded("causal-mask", leak).sentence.startswith("in a model it breaks law 1, cutting a sequence")
+    assert graded("causal-mask", leak).sentence.startswith("in a model it breaks law 1, splitting a sequence")
 
 
 def test_the_page_about_exercises_is_true(graded):

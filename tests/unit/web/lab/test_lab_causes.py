@@ -41,7 +41,7 @@ def test_a_removed_head_gives_the_numbers_of_an_intervention(folder, gpt):
     expected = gpt.trace(TEXT, intervene={"self/0[0]@7": 0.0})
     np.testing.assert_allclose(found["probability"][:-1], expected.probability[:-1], rtol=1e-4)
     assert found["top"][7][0]["token"] == expected.top[7][0].token
-    assert found["notes"][0] == "Changed: zero self/0[0]@7. Computed by the written equation."
+    assert found["notes"][0] == "Changed: zero self/0[0]@7. Computed by the reference implementation."
 
 
 def test_every_layer_swapped_is_the_other_text_at_its_end(folder, gpt):

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -89,17 +88,17 @@ def address(server):
 
 
 @pytest.fixture(scope="session")
-def process():
+def process(warm):
     """process(*words): `regard serve` in a process of its own."""
-    return start_process
+    return partial(start_process, warm)
 
 
 @contextmanager
-def start_process(*words):
+def start_process(python, *words):
     """The process, and its address."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     with subprocess.Popen(
-        [sys.executable, "-m", "regard", "serve", "--port", "0", "--device", "cpu", *map(str, words)],
+        [python, "-m", "regard", "serve", "--port", "0", "--device", "cpu", *map(str, words)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
     ) as running:  # fmt: skip
         try:

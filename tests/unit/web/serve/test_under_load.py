@@ -134,7 +134,7 @@ def test_a_step_that_fails_is_told_to_all_it_concerns_and_no_others(runs, served
         monkeypatch.setattr(engine, "step", lambda: 1 / 0)
         answer = httpx.post(f"{address}v1/completions", json=body())
         assert answer.status_code == 500
-        assert answer.json()["error"]["message"] == "The model could not do this; the server's log says why."
+        assert answer.json()["error"]["message"] == "The model failed on this request; see the server's log."
         assert httpx.post(f"{address}v1/completions", json=body(temperature=0)).status_code == 200
         assert httpx.post(f"{address}v1/completions", json=body()).status_code == 200  # with another engine
 
@@ -307,7 +307,7 @@ def test_a_run_that_cannot_be_served_is_said_before_anything_listens(endless, tm
 
     with pytest.raises(RegardError, match="Two runs are called endless"):
         ServedModels([endless, endless], languages={}, places=1)
-    with pytest.raises(RegardError, match="not a translator"):
+    with pytest.raises(RegardError, match="not one of the translators"):
         ServedModels([endless], languages={"endless": ("en", "fr")}, places=1)
     with pytest.raises(RegardError, match="There is no run"):
         ServedModels([tmp_path / "none"], languages={}, places=1)

@@ -1,4 +1,4 @@
-"""Exercise causal-mask: no q₂k₃, because of cheating (chapter 6 of the course).
+"""Exercise causal-mask: hide the words that come later (chapter 6 of the course).
 
 During training, attention reads a whole sentence at once. A position that could see the next word would only copy
 it. So position t may look at positions 1 … t, itself included, and never ahead:

@@ -29,4 +29,4 @@ def multi_head(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
 
     query, key, value [R, T, D]      heads: H, which divides D; head 1 has the first D / H components
     """
-    raise NotImplementedError("cut into heads, attend, put together again; return the result")
+    raise NotImplementedError("split into heads, attend, join the heads; return the result")

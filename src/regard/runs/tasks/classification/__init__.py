@@ -36,7 +36,7 @@ class ClassificationTask(PairTask):
             if getattr(recipe.data, key):
                 raise RegardError(f"data.{key} is for translation, not for labels: leave it out.")
         if recipe.training.select == "bleu":
-            raise RegardError("Labels have no BLEU: leave training.select at loss.")
+            raise RegardError("BLEU does not apply to labels: leave training.select at loss.")
 
     def learn_tokenizers(self, recipe: Recipe, corpus: Any) -> Tokenizers:
         from regard.runs.tasks.classification.data import learn_tokenizers

@@ -10,7 +10,7 @@ from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.layers.state import State
 from regard.runs.data import Data, origin_of
-from regard.runs.data_lookup import tokens_of
+from regard.runs.data_lookup import ShownLines, tokens_of
 from regard.runs.recipe import Recipe
 from regard.runs.resolve import CorpusFacts
 from regard.runs.store.folder import Tokenizers, unseen_bytes
@@ -88,7 +88,7 @@ def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
     normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
     return Tokenizers(
         cached_tokenizer(
-            train,
+            ShownLines(train, "learning the vocabulary"),
             train.checksum(),
             train.size,
             kind,
@@ -102,7 +102,7 @@ def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
 def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
     for split, array in tokens.items():
         if len(array.ids) < 2:
-            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
+            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; add more lines.")
 
 
 def grows(model: Model) -> bool:

@@ -17,7 +17,7 @@ from regard.text.corpus import Corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.tokens import TokenArray
 
-SAID = "what the assistant says, with the end of each turn"
+SAID = "the assistant's turns, including the end of each"
 
 if TYPE_CHECKING:
     from regard.runs.tasks.language.writing import WritingRun

@@ -75,7 +75,7 @@ class PairData(Data):
             if not len(found):
                 raise RegardError(
                     f"The {split} split of {corpus.name} has no pairs to learn from, none with two sides of at most "
-                    f"{data.longest} tokens (data.longest); give it more."
+                    f"{data.longest} tokens (data.longest); add more pairs."
                 )
             cut[split] = found
         references = valid.take(cut["valid"].kept)

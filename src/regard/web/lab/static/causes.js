@@ -124,8 +124,8 @@ function contrastFigure({ words, answers, step, difference, methods, completenes
 
 function headTable({ heads, chance }) {
   const columns = { name: "head", previous: "previous word", positional: "one distance", distance: "that distance", duplicate: "the same word", induction: "after the same word", ...(chance.syntactic === null ? {} : { syntactic: "verb to subject" }) };
-  return { node: el("section", { class: "cause" }, el("h3", {}, "What each head looks at"), table([...heads, chance], columns, { caption: "shares of attention", cell: (row, key) => (typeof row[key] === "number" && key !== "distance" ? Number(row[key].toFixed(3)) : row[key]) }),
-    caption("Shares of a head's attention; chance is uniform attention. The same word and the word after it: on random words read twice. ", chance.syntactic === null ? "Verb to subject: not for this model, which does not read the phrasebook's English." : "Verb to subject: on sentences of the phrasebook.")), end() {} };
+  return { node: el("section", { class: "cause" }, el("h3", {}, "What each head attends to"), table([...heads, chance], columns, { caption: "shares of attention", cell: (row, key) => (typeof row[key] === "number" && key !== "distance" ? Number(row[key].toFixed(3)) : row[key]) }),
+    caption("Shares of a head's attention; chance is uniform attention. The scores for the same word and the word after it are measured on random words read twice. ", chance.syntactic === null ? "Verb to subject is not available for this model, which does not read the phrasebook's English." : "Verb to subject is measured on sentences of the phrasebook.")), end() {} };
 }
 
 const DRAW = { lens: lensGrid, ablate: ablationTable, patch: patchMap, why: contrastFigure, head_scores: headTable };

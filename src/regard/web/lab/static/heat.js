@@ -168,7 +168,7 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
 
   function cellAt(event) {
     const place = canvas.getBoundingClientRect();
-    const across = Math.floor((event.clientX - place.left - box.left) / box.wide), row = Math.floor((event.clientY - place.top - box.top) / box.high);
+    const zoom = canvas.currentCSSZoom || 1, across = Math.floor(((event.clientX - place.left) / zoom - box.left) / box.wide), row = Math.floor(((event.clientY - place.top) / zoom - box.top) / box.high);
     const column = placed(across);
     return row >= 0 && column >= 0 && row < given.rows.length && column < given.columns.length ? [row, column] : [-1, -1];
   }

@@ -4,6 +4,7 @@ import { unpack } from "./arrays.js";
 import { causeFigure } from "./causes.js";
 import { comparison } from "./changes.js";
 import { el, put } from "./dom.js";
+import { filmBar } from "./film.js";
 import { reading, sameStep } from "./reading.js";
 import { gradients } from "./reading_sections.js";
 import { workPanel } from "./work.js";
@@ -36,5 +37,13 @@ for (const compare of compared) compare();
 for (const data of document.querySelectorAll("script.causes")) {
   const answers = JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(data.textContent), (sign) => sign.charCodeAt(0))));
   data.replaceWith(...answers.map((answer) => causeFigure(answer).node));
+}
+// The frames of a film: one is shown at a time.
+const frames = [...document.querySelectorAll("[data-frame]")];
+if (frames.length) {
+  const show = (at) => frames.forEach((one, place) => { one.hidden = place !== at; }), film = filmBar({ label: "Training step", frame: show, told: (at) => frames[at].dataset.frame });
+  frames[0].before(film.node);
+  film.show(frames.length, frames.length - 1);
+  show(frames.length - 1);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));

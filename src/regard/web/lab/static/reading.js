@@ -10,6 +10,7 @@
 // gradients and work (reading_sections.js), where they are wanted. `onPlaces(places)`
 // tells which parts of the model were clicked (["self/0[2]"], by the names of insight/interventions; `one.title(place)` is
 // its name for a reader), with true if nobody clicked; `onLook(name)` which head or matrix is drawn, as `one.look(name)` takes.
+// `blocks` is the function of flow.js, which draws the way through the model's blocks; without it there is no such section.
 
 import { valueAt } from "./arrays.js";
 import { counted, el, isolated, number, put, table } from "./dom.js";
@@ -17,7 +18,7 @@ import { heatMap, shadesOf } from "./heat.js";
 import { searchTree } from "./search_tree.js";
 import { sheet } from "./sheet.js";
 
-export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic" };
+export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic", flow: "Blocks" };
 
 export const quoted = (word) => `“${isolated(word)}”`;
 export const percent = (p) => (p === null || p === undefined ? "–" : p >= 0.0995 ? `${(100 * p).toFixed(0)}\u00a0%` : p >= 0.0001 ? `${Number((100 * p).toPrecision(2))}\u00a0%` : p > 0 ? "<0.01\u00a0%" : "0\u00a0%");
@@ -42,7 +43,7 @@ export function painted(share) {
   return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
-export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = () => {}, onLook = () => {}, more = {} }) {
+export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = () => {}, onLook = () => {}, more = {}, blocks = null }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
@@ -283,13 +284,13 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
 
   function drawSaid() {
     const best = facts.top[step]?.[0], parts = [];
-    if (facts.task === "classification") { if (best) parts.push(`It answers ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`); }
+    if (facts.task === "classification") { if (best) parts.push(`Its label is ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`); }
     else {
       parts.push(`Step ${step} of ${facts.words.read.length - 1} read ${quoted(facts.words.read[step])}.`);
       if (best) parts.push(`It expected ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`);
       if (facts.known[step]) parts.push(`Then came ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}, rank ${facts.rank[step]}.`);
     }
-    if (facts.order) parts.push(`Order ${facts.order[step]} gave its probability, times back-off weights of ${number(facts.backoff[step], 3)}.`);
+    if (facts.order) parts.push(`The probability comes from order ${facts.order[step]}, times a back-off weight of ${number(facts.backoff[step], 3)}.`);
     said.textContent = parts.join(" ");
   }
 
@@ -300,7 +301,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     put(bodies.expected, el("div", { class: "look" },
       facts.alignment && el("div", { class: "aligned" }, el("h3", {}, "Where each written word looked"),
         unlearned ? [el("p", { class: "quiet-text" }, unlearned), el("button", { type: "button", onclick: () => { unlearned = ""; drawExpected(); } }, "Show it anyway")] : maps.align.node),
-      el("div", {}, el("h3", {}, facts.task === "classification" ? "What it answers" : "What it expected next"),
+      el("div", {}, el("h3", {}, facts.task === "classification" ? "Predicted labels" : "What it expected next"),
       el("div", { class: "bars" }, rows.map((row) => el("div", { class: row.came ? "choice-row came" : "choice-row" },
         edit && row.token !== undefined && !row.came && !(translates() && row.token === "<eos>")
           ? el("button", { type: "button", class: "word", title: "Continue from here with this word", onclick: () => onEdit({ step, token: row.token, keep: false }) }, token(row.word))
@@ -308,7 +309,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
         el("span", { class: "chance" }, el("i", { style: { width: `${100 * row.p / most}%` } })),
         el("span", { class: "number" }, percent(row.p), row.came ? " · came" : ""),
         edit && row.token !== undefined && !row.came && facts.known[step] && !translates()
-          ? el("button", { type: "button", class: "quiet swap", title: "Put it here and keep the rest", "aria-label": `Put ${isolated(row.word)} here and keep the rest`, onclick: () => onEdit({ step, token: row.token, keep: true }) }, "⇄")
+          ? el("button", { type: "button", class: "quiet swap", title: "Insert it here and keep the rest", "aria-label": `Insert ${isolated(row.word)} here and keep the rest`, onclick: () => onEdit({ step, token: row.token, keep: true }) }, "⇄")
           : null))))));
     if (facts.alignment && !unlearned) drawAlignment();
   }
@@ -321,7 +322,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     drawnIn.align = { rows: "written", columns: "source", count: facts.words.written.length, best };
     maps.align.draw({
       rows: facts.words.written, columns, array, low: 0, high: 1, unit: "attention weight", leftward: facts.leftward.source,
-      sentence: "One row for each written word; the darker a cell, the more that word looked at the source word.",
+      sentence: "One row for each generated word; the darker a cell, the more that word attended to the source word.",
       describe: (row, column, value) => `${quoted(facts.words.written[row])} looked at ${quoted(columns[column])}: ${value.toFixed(2)}`,
     });
     follow();
@@ -358,7 +359,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       maps: (means(at) ? [-1, ...map.heads.keys()] : [0]).map((one) => ({ name: headName({ map: at, head: one }), short: one < 0 ? "mean" : map.heads.length > 1 ? String(one + 1) : "", one, array: null, start: 0 })),
     }));
     fillSheet(sheets.heads, layers, "attention", facts.attention, [head.map, head.head + (means(head.map) ? 1 : 0)], (array, one) => meanOf(array, one), problem);
-    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", {}, sheets.heads.node, el("p", { class: "caption" }, "Attention weights; all maps share the scale of the large one."), problem), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
+    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", {}, sheets.heads.node, el("p", { class: "caption" }, "The maps show attention weights; all share the scale of the large one."), problem), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
     if (mine === facts) drawHead();
   }
 
@@ -398,7 +399,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
   }
 
   function drawStates() {
-    if (!facts.inside.length) { put(bodies.states, el("p", { class: "quiet-text" }, `${facts.system} has no vectors.`)); return; }
+    if (!facts.inside.length) { put(bodies.states, el("p", { class: "quiet-text" }, `${facts.system} has no hidden states to show.`)); return; }
     held = Math.min(held, facts.inside.length - 1);
     put(bodies.states, el("h3", {}, "Internal states"), choice("Show", facts.inside, held, (place) => { held = place; onLook(looked()); drawStates(); }), maps.state.node);
     if (facts.matrices?.length) drawMemories();
@@ -422,7 +423,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       maps: map.heads.map((name, one) => ({ name, short: String(one + 1), one, array: null, start: 0 })),
     }));
     fillSheet(sheets.memories, layers, "matrix", facts.matrices, [0, 0], (array, one) => ({ array, start: one * array.shape[1] * array.shape[2] }), problem);
-    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), sheets.memories.node, el("p", { class: "caption" }, "Each layer has its own scale, symmetric about 0; the scale of the chosen head is below."), problem, el("h4", { class: "memory-name" }), maps.memory.node);
+    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), sheets.memories.node, el("p", { class: "caption" }, "Each layer has its own scale, symmetric about 0; the scale of the selected head is shown below."), problem, el("h4", { class: "memory-name" }), maps.memory.node);
     drawMemory(0, 0);
   }
 
@@ -435,12 +436,20 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       describe: (row, column, value) => `feature ${row + 1}, component ${column + 1}: ${number(value, 3)}` });
   }
 
-  function drawSearch() {
-    put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "There was no search here."));
+  let passing = null;
+  function drawFlow() {
+    if (!blocks) return;
+    passing ??= blocks({ load });
+    put(bodies.flow, passing.node);
+    passing.draw(facts, step);
   }
 
-  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, search: drawSearch, gradients: () => more.gradients?.(own), work: () => more.work?.(own) };
-  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false };
+  function drawSearch() {
+    put(bodies.search, el("h3", {}, "Beam search"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "No beam search was run here."));
+  }
+
+  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, search: drawSearch, gradients: () => more.gradients?.(own), work: () => more.work?.(own), flow: drawFlow };
+  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false, flow: () => false };
 
   function tabulate() {
     put(steps, el("summary", {}, "Every step as a table"),
@@ -459,6 +468,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
   function drawStep() {
     drawSaid();
     if (seen("expected")) drawExpected();
+    if (shown === "flow") drawFlow();
     shade();
     follow();
   }
@@ -509,6 +519,6 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     step(at) { if (facts && at !== null && at !== step) choose("target", at, { quietly: true }); },
     get facts() { return facts; },
     get at() { return step; },
-    end() { removeEventListener("theme", onTheme); for (const map of [...Object.values(maps), ...Object.values(sheets)]) map.end(); },
+    end() { passing?.end(); removeEventListener("theme", onTheme); for (const map of [...Object.values(maps), ...Object.values(sheets)]) map.end(); },
   };
 }

@@ -5,7 +5,7 @@ import { modelPage, wholePage } from "./saving.js";
 
 export function runCard(name, { api, address, changed }) {
   const node = el("article", { class: "card run-card", "aria-label": `The run ${name}` });
-  const head = el("div", { class: "head" }), actions = el("div", { class: "buttons" });
+  const head = el("div", { class: "head" }), actions = el("div", { class: "buttons writes" });
   const facts = el("dl", { class: "facts" }), state = el("p", { class: "state" });
   const samples = el("div", { class: "samples" }), more = el("div");
   put(node, head, state, facts,

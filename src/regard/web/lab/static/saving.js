@@ -39,7 +39,7 @@ export async function saveReadings(api, view, traces, causes = []) {
   save(`${runs.map((one) => one.replaceAll("/", "-")).join("-")}.html`, new Blob([found.page], { type: "text/html" }));
 }
 
-function save(name, blob) {
+export function save(name, blob) {
   const address = URL.createObjectURL(blob);
   const link = document.createElement("a");
   link.href = address;

@@ -123,7 +123,7 @@ export function sheet({ label, onPick }) {
   function pick(layer, map) { chosen = [layer, map]; draw(); onPick(layer, map); }
 
   function mapAt(event) {
-    const place = canvas.getBoundingClientRect(), x = event.clientX - place.left, y = event.clientY - place.top;
+    const place = canvas.getBoundingClientRect(), zoom = canvas.currentCSSZoom || 1, x = (event.clientX - place.left) / zoom, y = (event.clientY - place.top) / zoom;
     for (let layer = 0; layer < places.length; layer++) {
       const map = places[layer].findIndex(([left, top]) => x >= left && x < left + size && y >= top && y < top + size + LABEL);
       if (map >= 0) return [layer, map];

@@ -12,6 +12,7 @@
 // - Build elements with dom.js (el, svg, table, labelled, segments, notice, speak), draw with charts.js and heat.js, and
 //   take classes and variables from style.css; colours only from there. Text is never markup: no innerHTML, no style=.
 // - Errors: `address.fail(error)` shows the sentence of a Refused at the top of the view; show what belongs to a field there.
+// - Elements of class "writes" are hidden in a lab that is read-only. Say in how.js how the view is read.
 // - Add the view to VIEWS below, and to VIEWS of application.py and worker_process.py where it has routes and model work.
 
 import { link } from "./address.js";
@@ -26,6 +27,7 @@ const VIEWS = [
   { name: "time", label: "Time", load: () => import("./views/time.js") },
   { name: "claims", label: "Claims", load: () => import("./views/claims.js") },
   { name: "lectures", label: "Lectures", load: () => import("./views/lectures.js") },
+  { name: "exercises", label: "Exercises", load: () => import("./views/exercises.js") },
   { name: "text", label: "Text", load: () => import("./views/text.js") },
 ];
 // Views that are reached from others, and the one they belong to.
@@ -34,6 +36,7 @@ const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js
 const main = document.getElementById("main");
 let shown = { view: "", path: "", unmount: null };
 let turn = 0;
+let presenting = null; // made when it is first asked for
 
 function read() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -88,13 +91,20 @@ async function show() {
     const moved = shown.view !== "" && (shown.view !== found.view || shown.path !== found.path);
     shown.unmount?.();
     const root = el("div", { class: `view ${found.view}` });
-    put(main, root);
+    presenting?.end();
+    put(main, VIEWS.includes(entry) && howToRead(found.view), root);
     document.title = `${view.title} · Regard lab`;
     shown = { view: found.view, path: found.path, unmount: null };
     mark(found.view);
     if (moved) { scrollTo(0, 0); speak(view.title); }
     shown.unmount = view.mount(root, addressOf(found), api) || (() => {});
   } catch (error) { fail(error); }
+}
+
+// A note at the top of a view, which is loaded when it is opened.
+function howToRead(view) {
+  const body = el("div"), open = async () => { if (!body.hasChildNodes()) put(body, (await import("./how.js")).howToRead(view)); };
+  return el("details", { class: "how", ontoggle: () => open().catch(fail) }, el("summary", {}, "How to read this"), body);
 }
 
 function mark(view) {
@@ -126,6 +136,12 @@ function begin() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));
   put(document.getElementById("views"), VIEWS.map((view) => el("a", { href: `#/${view.name}`, data: { view: view.name } }, view.label)));
+  const present = document.getElementById("present");
+  present.addEventListener("click", async () => { presenting ??= (await import("./present.js")).presentation(main, present); presenting.toggle(); });
+  api.get("lab").then(({ read_only: readOnly }) => {
+    if (readOnly) document.documentElement.dataset.readOnly = "";
+    document.getElementById("read-only").hidden = !readOnly;
+  }, () => {});
   addEventListener("hashchange", show);
   show();
 }

@@ -28,7 +28,7 @@ export function textChoice(api, { pairs, choose, columns = () => "", encoding = 
     chosen = name;
     const offered = all().filter(fits), picker = id("file");
     const input = el("input", { type: "file", class: "spoken", id: picker, onchange: () => input.files[0] && take(input.files[0]) });
-    const drop = el("label", { class: "drop", for: picker }, el("b", {}, "Drop a file here"), " or choose one",
+    const drop = el("label", { class: "drop writes", for: picker }, el("b", {}, "Drop a file here"), " or choose one",
       el("span", { class: "help" }, pairs() ? "Sentence pairs: .tsv, .csv, .xlsx, .tmx, .xlf, .jsonl, also .gz" : "Text, or a table: .txt, .csv, .tsv, .xlsx, .jsonl, also .gz"));
     for (const event of ["dragover", "dragenter"]) drop.addEventListener(event, (one) => { one.preventDefault(); drop.classList.add("over"); });
     drop.addEventListener("dragleave", () => drop.classList.remove("over"));

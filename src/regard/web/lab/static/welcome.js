@@ -6,9 +6,9 @@ const STARTS = [
   { title: "A language model learns English", system: "lstm", data: "pyref", budget: "90s",
     about: "An LSTM reads Python’s own manual, 50,000 words, for a minute and a half. Watch its sentences form." },
   { title: "A Transformer learns to translate", system: "transformer", data: "phrasebook", budget: "3m",
-    about: "English into French, from a built-in grammar, for three minutes. See which word it looks at." },
-  { title: "Counts, the oldest model", system: "ngram", data: "pyref", budget: "",
-    about: "Shannon’s n-gram: done in seconds, and the baseline that every other model must beat." },
+    about: "It learns to translate English into French from a built-in grammar in three minutes. See which words it attends to." },
+  { title: "Count words with the oldest model", system: "ngram", data: "pyref", budget: "",
+    about: "Shannon’s n-gram trains in seconds and is the baseline that every other model must beat." },
 ];
 
 // Where a model that comes with Regard opens.
@@ -17,7 +17,7 @@ const ABOUT = {
   ngram: "Which words follow these two, and how often?",
   lstm: "Watch its gates open and close from word to word.",
   gpt: "See where each attention head looks before it predicts a word.",
-  bahdanau: "A recurrent translator, and the alignment it learned by itself.",
+  bahdanau: "See the alignment that a recurrent translator learned without supervision.",
   transformer: "English into French: follow every head while it writes.",
 };
 
@@ -40,13 +40,13 @@ export function firstVisit(api, address, started, gallery = []) {
   });
   return el("div", { class: "first" },
     gallery.length > 0 && el("section", { "aria-label": "Models that come with Regard" },
-      el("h1", {}, "Look inside a model that has learned"),
-      el("p", { class: "lead" }, "These models come with Regard: trained, small, and ready."),
+      el("h1", {}, "Look inside a trained model"),
+      el("p", { class: "lead" }, "These small models come with Regard, already trained."),
       el("div", { class: "cards" }, gallery.map((run) => el("article", { class: "card" }, el("h2", {}, run.name), el("p", {}, ABOUT[run.system] || run.system), el("p", {}, el("a", { class: "button primary", href: inside(run) }, "Look inside")))))),
-    el("h1", {}, "Watch a model learn"),
-    el("p", { class: "lead" }, "There are no runs in this folder yet. Start one here: nothing is downloaded, and it continues when you close this page."),
-    el("div", { class: "cards" }, cards),
-    el("p", {}, "Or train on ", el("a", { href: link("new") }, "your own text, with every setting"), ", or ", el("a", { href: link("ladder", "new") }, "compare several systems fairly"), "."));
+    el("h1", { class: "writes" }, "Watch a model learn"),
+    el("p", { class: "lead writes" }, "There are no runs in this folder yet. Start one here: nothing is downloaded, and training continues when you close this page."),
+    el("div", { class: "cards writes" }, cards),
+    el("p", { class: "writes" }, "Or train on ", el("a", { href: link("new") }, "your own text, with every setting"), ", or ", el("a", { href: link("ladder", "new") }, "compare several systems fairly"), "."));
 }
 
 // -- the tour ------------------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ const explain = latest(async (stale) => {
   } catch (error) { if (!error.cancelled) put(cause, el("p", { class: "problem", role: "alert" }, error.message)); }
 });
 const noted = el("p", { class: "quiet-text" });
-const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below is about that step."), noted, Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), pair.node, causes);
+const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below refers to that step."), noted, Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), pair.node, causes);
 
 function show(found) {
   ({ arrays, ids } = found);
@@ -106,9 +106,9 @@ function language() {
     const some = await call("following", { text: words.value, ...how() }), most = Math.max(...some.map((one) => Math.max(one.p, one.drawn)), 0.01);
     following.hidden = false;
     put(following, el("h2", {}, "Possible next words"), el("div", { class: "bars" }, some.map((one) => el("div", { class: one.drawn > 0 ? "choice-row" : "choice-row out" },
-      el("button", { type: "button", class: "word", title: "Append this one", onclick: async () => { words.value = await call("take", { text: words.value, token: one.token }); speak(one.word); look(); } }, token(one.word)),
+      el("button", { type: "button", class: "word", title: "Append this token", onclick: async () => { words.value = await call("take", { text: words.value, token: one.token }); speak(one.word); look(); } }, token(one.word)),
       el("span", { class: "chance" }, el("i", { class: "model", style: { width: `${(100 * one.p) / most}%` } }), el("i", { style: { width: `${(100 * one.drawn) / most}%` } })),
-      el("span", { class: "number", title: `the model gives it ${percent(one.p)}` }, percent(one.drawn))))));
+      el("span", { class: "number", title: `the model's own probability is ${percent(one.p)}` }, percent(one.drawn))))));
   }
   async function write(tokens, lines) {
     const before = words.value;

@@ -39,7 +39,7 @@ export class Tokenizer {
 
   // The ids of a text; a line end within it is <eos>.
   encode(text) {
-    if (!text.isWellFormed?.() && /[\ud800-\udfff]/u.test(text)) throw new Error("The text contains half a character, so it is not valid Unicode.");
+    if (!text.isWellFormed?.() && /[\ud800-\udfff]/u.test(text)) throw new Error("The text contains an unpaired surrogate, so it is not valid Unicode.");
     const whole = this.normalize(text);
     if (this.kind === "byte") return Array.from(new TextEncoder().encode(whole), (byte) => (byte === 10 ? 0 : 1 + byte));
     if (this.kind === "char") return Array.from(whole, (sign) => (sign === "\n" ? 0 : sign === "<eos>" ? 1 : this.numbers.get(sign) ?? 1));

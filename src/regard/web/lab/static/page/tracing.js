@@ -102,7 +102,7 @@ export function trace(run, text, written = null, branches = []) {
   if (whole && ids.length < whole.length) made.notes = [...made.notes, `The text has ${whole.length} tokens; the last ${ids.length} are shown.`];
   if (labelling) made.answer = made.top[0][0]?.word || "";
   else if (read) Object.assign(made, { answer: tokenizer.decode(written.filter((id) => id !== 0)).trim(), alignment: Boolean(arrays.alignment), beam: tree(branches, tokenizer) });
-  if (branches.some((one) => one.rank && !one.finished)) made.unfinished = "A sentence that ends in … was not finished when the search ended. It is below the finished ones, whatever its score.";
+  if (branches.some((one) => one.rank && !one.finished)) made.unfinished = "A sentence that ends in … was not finished when the search ended. It is ranked below the finished ones, regardless of its score.";
   return { facts: made, arrays, ids: labelling ? read : ids, written };
 }
 

@@ -18,7 +18,7 @@ export default {
     const clear = () => { drawn.forEach((one) => one.end()); drawn = []; };
 
     async function list() {
-      put(root, el("div", { class: "head" }, el("h1", {}, "Claims")), el("p", { class: "lead", role: "status" }, "Loading the lectures' claims …"));
+      put(root, el("div", { class: "head" }, el("h1", {}, "Claims")), el("p", { class: "lead", role: "status" }, "Loading the course's claims …"));
       const found = await api.get("claims");
       if (ended) return;
       const here = found.filter((one) => one.verdict);
@@ -28,7 +28,7 @@ export default {
         here.length ? `${here.length} of ${found.length} measured here.` : "None measured here yet: open one and run it.")),
       el("ol", { class: "statements" }, found.map((one) => el("li", {}, el("a", { href: link("claims", one.name), class: "claim" },
         sign(one.documented.verdict), el("span", { class: "mono quiet-text" }, one.number),
-        el("span", {}, el("b", {}, one.statement), el("span", { class: "help" }, `${one.name} · documented: ${one.documented.verdict} · here: ${one.label || "not measured yet"} · notes ${one.where}`)))))));
+        el("span", {}, el("b", {}, one.statement), el("span", { class: "help" }, `${one.name} · documented: ${one.documented.verdict} · here: ${one.label || "not measured yet"} · line ${one.where} of the notes`)))))));
     }
 
     async function open() {
@@ -83,14 +83,14 @@ export default {
       const knobs = Object.entries(one.knobs).map(([key, value]) => {
         const [least, most] = one.limits[key] || [];
         const control = el("input", { type: "number", step: "any", min: least, max: most, value: String(value) });
-        return [key, value, labelled(key, control, Number.isFinite(least) ? `${number(least)} to ${number(most)}` : `for the verdict ${number(value)}`)];
+        return [key, value, labelled(key, control, Number.isFinite(least) ? `${number(least)} to ${number(most)}` : `${number(value)} for the verdict`)];
       });
       const told = el("p", { role: "status", class: "caption" });
       const title = one.result ? "Run it again" : "Run it";
       const start = el("button", { type: "button", class: "primary", onclick: run }, title);
-      const form = el("section", { class: "section card again" }, el("h2", {}, title),
-        el("p", { class: "quiet-text" }, "With other seeds or settings this is an exploration; the documented verdict does not change."),
-        el("div", { class: "row" }, labelled("First seed", seed, "The other seeds count up from this one."), knobs.map(([, , field]) => field),
+      const form = el("section", { class: "section card again writes" }, el("h2", {}, title),
+        el("p", { class: "quiet-text" }, "A result with other seeds or settings is exploratory; it does not change the documented verdict."),
+        el("div", { class: "row" }, labelled("First seed", seed, "The other seeds are numbered upward from this one."), knobs.map(([, , field]) => field),
           el("div", { class: "field beside" }, el("label", {}, quick, " quick form"), el("p", { class: "help" }, one.quick))),
         el("div", { class: "buttons" }, start), told);
 

@@ -26,8 +26,8 @@ const act = (api, path, body, then) => async () => {
 function all(root, address, api) {
   let timer = 0, ended = false;
   const list = el("div", { class: "cards" });
-  put(root, el("div", { class: "head" }, el("h1", {}, "Ladder"), el("a", { class: "button primary", href: link("ladder", "new") }, "New comparison")),
-    el("p", { class: "lead" }, "Systems side by side on the same text, tokens, budget and test, with intervals: which one is better, and is the difference significant?"), list);
+  put(root, el("div", { class: "head" }, el("h1", {}, "Ladder"), el("a", { class: "button primary writes", href: link("ladder", "new") }, "New comparison")),
+    el("p", { class: "lead" }, "Compare systems on the same text, tokens, budget and test, with intervals: which one is better, and is the difference significant?"), list);
 
   async function load() {
     const { comparisons, jobs } = await api.get("ladder");
@@ -50,7 +50,7 @@ function all(root, address, api) {
       !done && el("p", {}, el("i", { class: `dot ${one.live ? "running" : "stopped"}` }), ` ${one.finished} of ${counted(one.runs, "run")} done`),
       !done && el("div", { class: "progress" }, el("i", { style: { width: `${(100 * one.finished) / Math.max(1, one.runs)}%` } })),
       job?.last && el("p", { class: "quiet-text" }, job.last),
-      el("div", { class: "buttons" },
+      el("div", { class: "buttons writes" },
         one.live && job && el("button", { type: "button", disabled: job.stopping, onclick: act(api, "runs/stop", { id: job.id }, again) }, job.stopping ? "Stopping …" : "Stop"),
         !one.live && !done && el("button", { type: "button", class: "primary", disabled: Boolean(job), onclick: (event) => {
           event.target.disabled = true;
@@ -203,9 +203,9 @@ function fresh(root, address, api) {
   const asked = { systems: [], data: "", match: "", budget: "60s", seeds: "3", size: "tiny" };
   let task = "language model";
   const which = el("section", { class: "step" }), how = el("section", { class: "step" }), summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
-  const begin = el("button", { type: "button", class: "primary", disabled: true, onclick: () => go() }, "Start comparing");
+  const begin = el("button", { type: "button", class: "primary writes", disabled: true, onclick: () => go() }, "Start comparing");
   const name = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "compare-TEXT" });
-  const fields = { name: labelled("Name", name, "Its folder; letters, digits, hyphens.") };
+  const fields = { name: labelled("Name", name, "Name of its folder: letters, digits, hyphens.") };
   const text = textChoice(api, { pairs: () => task === "translation", choose: (value) => { asked.data = value; check(); } });
   put(root, el("div", { class: "head" }, el("h1", {}, "New comparison"), el("a", { href: link("ladder") }, "All comparisons")),
     el("div", { class: "split form" }, el("div", { class: "stage" }, which, text.node, how),
@@ -218,7 +218,7 @@ function fresh(root, address, api) {
       el("div", { class: "choices" }, some.map((one) => el("label", { class: "choice" },
         el("input", { type: "checkbox", checked: asked.systems.includes(one.name), onchange: (event) => { asked.systems = event.target.checked ? [...asked.systems, one.name] : asked.systems.filter((other) => other !== one.name); check(); } }),
         el("span", {}, el("b", {}, `${one.name} `), el("span", { class: "help" }, `${one.year}: ${one.title}`))))),
-      el("p", { class: "quiet-text" }, task === "translation" ? "None chosen: all translators." : "None chosen: all language models. A 2-gram and a 5-gram are always in the table."));
+      el("p", { class: "quiet-text" }, task === "translation" ? "If none is chosen, all translators are compared." : "If none is chosen, all language models are compared. A 2-gram and a 5-gram are always in the table."));
   }
 
   function showHow() {
@@ -232,9 +232,9 @@ function fresh(root, address, api) {
     };
     put(how, el("h2", {}, "Held equal"), el("div", { class: "grid" },
       input("budget", "For each system: a time such as 60s or 10m, or tokens such as 5M."),
-      select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity that is equal for all systems."),
+      select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity to keep equal for all systems."),
       input("seeds", "Each system is trained with seeds 1 to N; fewer than 3 compare runs, not systems."),
-      select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "For every system.")));
+      select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "Applies to every system.")));
   }
 
   function check() {

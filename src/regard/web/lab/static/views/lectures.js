@@ -1,16 +1,10 @@
 // Course: the chapters, each section with its formulas, the code, the commands and the verdicts of its claims.
 //
-//   #/lectures          #/lectures/recurrent          #/lectures?at=003:49
+//   #/lectures          #/lectures/recurrent          #/lectures/recurrent?section=The+hidden+state          #/lectures?at=003:49
 import { link } from "../address.js";
 import { el, notice, put, speak } from "../dom.js";
 import { markdown } from "../markdown.js";
-
-// What a command of the page can be seen as in the lab, if its run is here.
-function shownAs(command, runs) {
-  const asked = /^regard (inspect|generate|translate) (?:runs\/)?(\S+)(?:.*?"([^"]*)")?/.exec(command), run = asked && runs.find((one) => one.name === asked[2]);
-  if (!run) return null;
-  return link(run.task === "translation" ? "translation" : "sentence", "", { run: run.name, text: asked[3] || "", show: command.includes("--work") ? "work" : null });
-}
+import { tryIt } from "../try_it.js";
 
 const SPACE = "http://www.w3.org/1998/Math/MathML";
 
@@ -32,13 +26,13 @@ export default {
     async function list() {
       const chapters = await api.get("lectures");
       if (ended) return;
-      put(root, el("div", { class: "head" }, el("h1", {}, "Course"), el("p", { class: "quiet-text flush" }, "From counting to GPT: each idea with its equation, its lines of code, a command, and the verdict of its test.")),
+      put(root, el("div", { class: "head" }, el("h1", {}, "Course"), el("p", { class: "quiet-text flush" }, "From counting to GPT: each idea with its equation, its code, a command, and the verdict of its test.")),
         el("ol", { class: "statements" }, chapters.map((one, place) => el("li", {}, el("a", { href: link("lectures", one.name), class: "claim lecture" },
           el("span", { class: "mono quiet-text" }, place < 8 ? String(place + 1) : "·"), el("span", {}, el("b", {}, one.title), el("span", { class: "help" }, one.summary)))))));
     }
 
     async function open(name) {
-      const [page, { runs }] = await Promise.all([api.get("lectures/one", { name }), api.get("runs")]);
+      const [page, { runs, gallery }] = await Promise.all([api.get("lectures/one", { name }), api.get("runs")]);
       if (ended) return;
       document.title = `${page.title} · Regard lab`;
       const how = {
@@ -47,8 +41,8 @@ export default {
         formula: (latex) => (Object.hasOwn(page.formulas, latex) ? typeset(page.formulas[latex]) : null),
       };
       const command = (words) => {
-        const here = shownAs(words, runs);
-        return el("p", { class: "command" }, el("code", {}, words), " ", here && el("a", { href: here }, "Show it here"),
+        const here = tryIt(words, [...runs, ...gallery]);
+        return el("p", { class: "command" }, el("code", {}, words), " ", here && el("a", { href: here.href, class: here.writes && "writes" }, here.label),
           el("button", { type: "button", class: "quiet", onclick: () => navigator.clipboard?.writeText(words).then(() => notice("Copied."), () => notice("Copying failed.", { bad: true })) }, "Copy"));
       };
       const code = (one) => el("details", {}, el("summary", {}, el("code", {}, one.place)),
@@ -59,11 +53,11 @@ export default {
         (one.code.length > 0 || one.commands.length > 0 || one.claims.length > 0 || one.exercises.length > 0) && el("aside", { class: "beside-it", "aria-label": "Code, commands, claims" },
           one.code.map(code), one.commands.map(command),
           one.claims.map((claim) => el("p", { class: "verdict-line" }, el("a", { class: "tag", href: link("claims", claim.name) }, claim.name), ` ${claim.words}`)),
-          one.exercises.length > 0 && el("p", {}, "Exercises: ", one.exercises.map((exercise) => [el("code", {}, `regard exercise ${exercise}`), " "]))));
+          one.exercises.length > 0 && el("p", {}, "Exercises: ", one.exercises.map((exercise) => [el("a", { class: "tag", href: link("exercises", exercise) }, exercise), " "]))));
       put(root, el("p", { class: "path" }, el("a", { href: link("lectures") }, "Course"), ` / ${page.title}`), el("h1", {}, page.title), el("p", { class: "lead" }, page.summary),
         el("div", { class: "prose" }, markdown(page.begin, how)), page.sections.map(section));
-      const place = page.at && [...root.querySelectorAll(".lecture-part")].find((one) => one.querySelector("h2").textContent === page.at);
-      if (place) { place.scrollIntoView(); speak(page.at); }
+      const title = page.at || address.query.get("section"), place = title && [...root.querySelectorAll(".lecture-part")].find((one) => one.querySelector("h2").textContent === title);
+      if (place) { place.scrollIntoView(); speak(title); }
     }
 
     const name = address.query.get("at") || address.path;

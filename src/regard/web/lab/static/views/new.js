@@ -21,8 +21,8 @@ export default {
     const what = el("section", { class: "step" }), how = el("section", { class: "step" });
     const summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
     const name = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "by system and text" });
-    const nameField = labelled("Name", name, "Its folder; letters, digits, hyphens.");
-    const begin = el("button", { type: "button", class: "primary", disabled: true, onclick: () => go() }, start ? "Start fine-tuning" : "Start training");
+    const nameField = labelled("Name", name, "Name of its folder: letters, digits, hyphens.");
+    const begin = el("button", { type: "button", class: "primary writes", disabled: true, onclick: () => go() }, start ? "Start fine-tuning" : "Start training");
     put(root, el("div", { class: "head" }, el("h1", {}, start ? `Fine-tune ${start}` : "New run"), el("a", { href: link("runs") }, "All runs")),
       el("div", { class: "split form" }, el("div", { class: "stage" }, what, text.node, how),
         el("aside", { class: "side card", "aria-label": "Before it starts" }, el("h2", {}, "Before it starts"), nameField, summary, problem, begin)));

@@ -94,7 +94,7 @@ export default {
 
     // -- the list --------------------------------------------------------------------------------------------------------
 
-    const deleted = el("details", { class: "numbers", ontoggle: () => deleted.open && showDeleted() }, el("summary", {}, "Deleted"));
+    const deleted = el("details", { class: "numbers writes", ontoggle: () => deleted.open && showDeleted() }, el("summary", {}, "Deleted"));
     const beginning = el("ul", { class: "run-list", "aria-label": "Starting runs", "aria-live": "polite" });
     const list = el("ul", { class: "run-list", "aria-label": "Runs" });
     const filter = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the runs by name, system or corpus", oninput: () => arrange() });
@@ -102,7 +102,7 @@ export default {
     const all = el("button", { type: "button", class: "quiet", onclick: () => toggleAll() }, "Draw all");
     const shipped = el("details", { class: "numbers" }, el("summary", {}, "Models that come with Regard"));
     const side = el("section", { class: "side", "aria-label": "All runs" },
-      el("div", { class: "head" }, el("h1", {}, "Runs"), el("a", { class: "button primary", href: link("new"), data: { tour: "new" } }, "New run")),
+      el("div", { class: "head" }, el("h1", {}, "Runs"), el("a", { class: "button primary writes", href: link("new"), data: { tour: "new" } }, "New run")),
       el("div", { class: "tools" }, filter, many, all), beginning, list, deleted, shipped);
 
     function rowOf(run) {
@@ -326,7 +326,7 @@ export default {
       }
       if (what === "bits") {
         const without = [...shown].filter((one) => perToken.get(one)?.why);
-        if (without.length) said.push(el("p", {}, `Without bits per character: ${without.map((one) => `${one} (${perToken.get(one).why.replace(/\.$/, "")})`).join("; ")}.`));
+        if (without.length) said.push(el("p", {}, `Runs without bits per character: ${without.map((one) => `${one} (${perToken.get(one).why.replace(/\.$/, "")})`).join("; ")}.`));
       }
       if (warning.textContent !== said.map((one) => one.textContent).join("")) put(warning, said);
     }

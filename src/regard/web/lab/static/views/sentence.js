@@ -3,6 +3,7 @@ import { link } from "../address.js";
 import { causeAnswer, causeBar, questionOf } from "../causes.js";
 import { changedPair, changesIn, withChanges } from "../changes.js";
 import { counted, el, labelled, notice, number, put, segments, speak } from "../dom.js";
+import { flow } from "../flow.js";
 import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
 import { percent, quoted, reading, sameStep, SECTIONS, token } from "../reading.js";
@@ -12,7 +13,7 @@ import { samplingSliders } from "../sampling_sliders.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
-const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, causes: "Causes", write: "Write together" };
+const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, flow: SECTIONS.flow, causes: "Causes", write: "Write together" };
 
 // Is one text the other with something changed in it? At least half of the shorter one is left at their ends.
 function related(a, b) {
@@ -51,7 +52,7 @@ export default {
     const changed = el("div", { class: "changed-note" });
     const grid = el("div", { class: "side-by-side" });
     put(root,
-      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "One text through several models: choose a word to see everything about that step.")),
+      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "Read one text with several models. Choose a word to see everything about that step.")),
       el("div", { class: "ask" }, field, el("div", { class: "buttons" },
         el("button", { type: "button", onclick: () => example() }, "A held-out sentence"),
         el("button", { type: "button", onclick: () => invent() }, "Generate a sentence"),
@@ -129,6 +130,7 @@ export default {
       let asked = "", shown = {}, last = null; // shown: the question that is answered on the page
       const body = () => ({ run: run.name, text: asked, ...(mine.gradients ? { gradients: true } : {}) });
       const view = reading({
+        blocks: flow,
         parts: async (names) => (await api.postArrays("sentence/matrix", { ...shown, parts: names })).arrays,
         onStep: (step) => {
           following = null;
@@ -207,10 +209,10 @@ export default {
           after.textContent = `Possible words after ${quoted(view.facts?.words.read.at(-1) ?? "<eos>")}`;
           const most = Math.max(...found.choices.map((one) => Math.max(one.p, one.drawn)), 0.01);
           put(bars, found.choices.map((one) => el("div", { class: one.drawn > 0 ? "choice-row" : "choice-row out" },
-            el("button", { type: "button", class: "word", title: "Append this one", onclick: () => take(one.token) }, token(one.word)),
+            el("button", { type: "button", class: "word", title: "Append this token", onclick: () => take(one.token) }, token(one.word)),
             el("span", { class: "chance" }, el("i", { class: "model", style: { width: `${100 * one.p / most}%` } }), el("i", { style: { width: `${100 * one.drawn / most}%` } })),
-            el("span", { class: "number", title: `the model gives it ${percent(one.p)}` }, percent(one.drawn)))),
-            found.other > 0.0005 && el("p", { class: "caption" }, `${percent(found.other)} is shared by all other tokens. Pale: before temperature, top-k and top-p.`));
+            el("span", { class: "number", title: `the model's own probability is ${percent(one.p)}` }, percent(one.drawn)))),
+            found.other > 0.0005 && el("p", { class: "caption" }, `${percent(found.other)} is shared by all other tokens. Pale bars show the probabilities before temperature, top-k and top-p.`));
         } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
       };
       const take = async (token) => {

@@ -3,22 +3,24 @@ import { link } from "../address.js";
 import { causeAnswer, causeBar, questionOf } from "../causes.js";
 import { changedPair, changesIn, withChanges } from "../changes.js";
 import { lineChart } from "../charts.js";
-import { el, grouped, labelled, number, put, segments, speak } from "../dom.js";
+import { el, grouped, labelled, number, put, segments } from "../dom.js";
+import { filmBar } from "../film.js";
 import { picker } from "../picker.js";
 import { reading } from "../reading.js";
+import { save } from "../saving.js";
 import { scatter } from "../scatter.js";
 
-const PAUSE = 120, BEAT = 1400;
+const PAUSE = 120;
 const SCORES = { induction: "Induction", duplicate: "Same word", previous: "Previous word", positional: "One distance", syntactic: "Verb to subject" };
 const TABS = { expected: "What it expects", attention: "Attention", states: "States", causes: "Causes" };
 
 export default {
   title: "Time",
   mount(root, first, api) {
-    let address = first, runs = [], run = null, found = null, at = 0, text = "", section = "expected", ended = false, timer = 0, playing = 0, plane = null, answers = new Map(), shown = {}, altered = "", stepped = first.query.get("step"); // shown: the question whose answer is on the page
+    let address = first, runs = [], run = null, found = null, text = "", section = "expected", ended = false, timer = 0, plane = null, answers = new Map(), shown = {}, altered = "", stepped = first.query.get("step"); // shown: the question whose answer is on the page
     const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
-    const slider = el("input", { type: "range", min: "0", max: "0", step: "1", "aria-label": "Training step", oninput: () => go(Number(slider.value)) });
-    const where = el("p", { class: "in-short", role: "status" }), play = el("button", { type: "button", onclick: () => toggle() }, "▶ Play");
+    const film = filmBar({ label: "Training step", frame: go, told: (at) => sentenceOf(found.moments[at]) });
+    const keep = el("button", { type: "button", onclick: () => saveFilm() }, "Save the film as a page");
     const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" }), lines = lineChart({ label: "heads over training", height: 280 });
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off" });
@@ -39,34 +41,38 @@ export default {
     const ask = () => { if (section === "causes" && shown.asked) answer.ask({ ...shown.asked, ...questionOf(address.query, stepped === null ? null : view.at) }); };
     const scores = segments("score", SCORES, "induction", (score) => address.go({ score: score === "induction" ? null : score })), headProblem = el("p", { class: "problem", role: "alert" });
     const heads = el("section", { class: "card heads", hidden: true }, el("h2", {}, "What its heads do"), el("div", { class: "tools" }, scores), headProblem, lines.node,
-      el("p", { class: "caption" }, "Share of each head's attention: to the word before; to one distance; to the same word before; to the word after it, both on random words that are read twice; and from a verb to its subject, on the phrasebook's sentences. Chance is uniform attention."));
+      el("p", { class: "caption" }, "Each line is the share of a head's attention that goes to the previous word, to a fixed distance, to an earlier copy of the word, to the word after that copy (both on random words read twice), or from a verb to its subject (on the phrasebook's sentences). Chance is uniform attention."));
     const none = el("div", { class: "lead", hidden: true });
     const all = el("div", {},
-      el("div", { class: "time-bar" }, play, slider, where), chart.node, problem,
+      film.node, chart.node, problem,
       el("div", { class: "side-by-side" },
         el("section", { class: "card" }, el("h2", {}, "How it reads a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), causes.node, pair.node, answer.node),
         el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)), heads);
     all.hidden = true; // until there is something to see
-    put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points of its training.")), pick.node, none, all);
+    put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points of its training."), el("span", { class: "buttons" }, keep)), pick.node, none, all);
 
     const kind = () => (found?.translates ? "translation" : "sentence");
-    const moment = () => found.moments[at];
+    const moment = () => found.moments[film.at];
     const body = () => ({ run: run.name, text, weights: String(moment().step) });
 
     words.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => { text = words.value; answers = new Map(); address.note({ text }); look(); askHeads(); }, 300); });
 
-    function go(next) {
-      at = next;
-      slider.value = String(at);
+    const sentenceOf = (now) => `step ${grouped(now.step)} of ${grouped(found.moments.at(-1).step)}${now.loss ? ` · validation loss ${number(now.loss, 4)} nats per token` : now.step ? "" : " · before any training"}`;
+    function go(_, playing) {
       address.note({ at: String(moment().step) });
       told();
       clearTimeout(timer);
+      if (playing) return look();
       timer = setTimeout(look, PAUSE);
+      return null;
+    }
+    async function saveFilm() {
+      keep.disabled = true;
+      try { save(`${run.name.replaceAll("/", "-")}-film.html`, new Blob([(await api.post("time/film", { run: run.name, text })).page], { type: "text/html" })); } catch (error) { problem.textContent = error.message; }
+      keep.disabled = false;
     }
     function told() {
       const now = moment();
-      where.textContent = `step ${grouped(now.step)} of ${grouped(found.moments.at(-1).step)}${now.loss ? ` · validation loss ${number(now.loss, 4)}` : now.step ? "" : " · before any training"}`;
-      slider.setAttribute("aria-valuetext", where.textContent);
       if (plane) points.draw({ words: plane.about.words, places: plane.arrays.places, nearest: plane.arrays.nearest, moment: plane.about.steps.indexOf(now.step), sentence: `Axes: the two directions in which the vectors of the last snapshot vary most (${Math.round(100 * plane.about.share)} % of their variance); each snapshot is centered on its own mean.` });
     }
     // The scores of every head at every snapshot; a system without heads shows none.
@@ -118,15 +124,8 @@ export default {
         put(written, sample ? sample.text : facts.answer || "(nothing)");
       } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
     }
-    function toggle(on = !playing) {
-      clearInterval(playing);
-      playing = on ? setInterval(() => { if (at + 1 < found.moments.length) go(at + 1); else toggle(false); }, BEAT) : 0;
-      play.textContent = playing ? "❚❚ Pause" : "▶ Play";
-      if (playing && at + 1 >= found.moments.length) go(0);
-    }
-
     async function open(name, next) {
-      toggle(false);
+      film.stop();
       run = runs.find((one) => one.name === name);
       view.look(next.query.get("look") || "");
       answers = new Map();
@@ -136,10 +135,9 @@ export default {
         found = await api.get("time/about", { run: name });
         if (ended) return;
         none.hidden = found.moments.length > 0;
-        all.hidden = !none.hidden;
-        put(none, el("p", {}, `${name} has no snapshots. Train with `, el("code", {}, "--training.snapshots 10"), " (in the form of a new run: training, snapshots), which costs that many copies of the weights."));
+        all.hidden = keep.hidden = !none.hidden;
+        put(none, el("p", {}, `${name} has no snapshots. Train with `, el("code", {}, "--training.snapshots 10"), " (or set training, snapshots in the form of a new run); each snapshot is a copy of the weights."));
         if (!found.moments.length) return;
-        slider.max = String(found.moments.length - 1);
         const losses = found.moments.filter((one) => one.loss);
         chart.draw({ series: [{ name, colour: 0, points: true, x: Float32Array.from(losses, (one) => one.step), y: Float32Array.from(losses, (one) => one.loss) }], x: { label: "step" }, y: { label: "validation loss (nats per token) at the snapshots" } });
         text = next.query.get("text") ?? (found.translates
@@ -147,8 +145,7 @@ export default {
           : (await api.post("sentence/example", { run: name })).text || (await api.post("sentence/write", { run: name, text: "", tokens: 14, line: true, temperature: 0, seed: 1 })).text);
         words.value = text;
         const wanted = found.moments.findIndex((one) => String(one.step) === next.query.get("at"));
-        at = wanted >= 0 ? wanted : found.moments.length - 1;
-        slider.value = String(at);
+        film.show(found.moments.length, wanted >= 0 ? wanted : found.moments.length - 1);
         told();
         look();
         looked = null;
@@ -181,7 +178,7 @@ export default {
     }
 
     api.get("runs").then((all_) => { if (!ended) { runs = all_.runs; update(first); } }).catch(first.fail);
-    const unmount = () => { ended = true; clearTimeout(timer); clearInterval(playing); chart.end(); points.end(); lines.end(); view.end(); pair.end(); answer.clear(); };
+    const unmount = () => { ended = true; clearTimeout(timer); film.end(); chart.end(); points.end(); lines.end(); view.end(); pair.end(); answer.clear(); };
     unmount.update = (next) => { if (runs.length) update(next); };
     return unmount;
   },

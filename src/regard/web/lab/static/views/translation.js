@@ -4,6 +4,7 @@ import { causeAnswer, causeBar, questionOf } from "../causes.js";
 import { changedPair, changesIn, withChanges } from "../changes.js";
 import { lineChart } from "../charts.js";
 import { counted, el, labelled, number, put, segments } from "../dom.js";
+import { flow } from "../flow.js";
 import { learnedNote } from "../learned.js";
 import { picker } from "../picker.js";
 import { quoted, reading } from "../reading.js";
@@ -12,7 +13,7 @@ import { colourOfRun, nameColours, slotOfRun } from "../run_colours.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 2, PAUSE = 300, POLL = 1500;
-const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic", causes: "Causes" };
+const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic", flow: "Blocks", causes: "Causes" };
 
 export default {
   title: "Translation",
@@ -69,7 +70,7 @@ function oneSentence(place, api, address) {
   function follow() {
     put(begun,
       reference ? el("p", { class: "caption" }, "The reference: ", quoted(reference)) : null,
-      prefix ? el("p", { class: "caption" }, "The translation must begin with ", quoted(prefix), ". ", el("button", { type: "button", class: "quiet", onclick: () => setTo(text, "") }, "Let it choose")) : null);
+      prefix ? el("p", { class: "caption" }, "The translation must begin with ", quoted(prefix), ". ", el("button", { type: "button", class: "quiet", onclick: () => setTo(text, "") }, "Clear the prefix")) : null);
     for (const panel of panels.values()) panel.read();
   }
   async function example() {
@@ -93,6 +94,7 @@ function oneSentence(place, api, address) {
     let asked = {}, gradients = false, shown = {}; // shown: the question whose answer is on the page
     const body = () => ({ run: run.name, ...asked, ...(gradients ? { gradients: true } : {}) });
     const view = reading({
+      blocks: flow,
       parts: async (names) => (await api.postArrays("translation/matrix", { ...shown, parts: names })).arrays,
       onEdit: async ({ step, token }) => {
         try { setTo(text, (await api.post("translation/begin", { ...shown, step, token })).prefix); } catch (error) { problem.textContent = error.message; }
@@ -211,7 +213,7 @@ function wholeFile(place, api, address) {
         ? el("p", { class: "in-short" }, el("b", { class: "bleu" }, number(one.result.bleu.score, 3)), ` BLEU · ${number(one.result.chrf?.score, 3)} chrF · ${counted(one.result.sentences, "sentence")} · ${one.result.search}`)
         : one.running ? el("p", { class: "quiet-text", role: "status" }, one.last || "It begins…")
           : el("p", { class: one.problem ? "problem" : "quiet-text" }, one.problem || "Not evaluated with its current weights."),
-      el("button", { type: "button", class: one.result ? null : "primary", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate all of it"))));
+      el("button", { type: "button", class: one.result ? "writes" : "primary writes", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate everything"))));
     const done = found.runs.filter((one) => one.result?.by_length);
     lengths.hidden = !done.length;
     if (done.length) {
