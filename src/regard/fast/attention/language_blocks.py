@@ -258,12 +258,12 @@ def fits(model: Stack, tokens: Tensor, state: State, span: Span) -> bool:
     """True if texts are read from their beginning, in one call, in training."""
     if not (model.training and torch.is_autocast_enabled("cuda")):
         return False
-    if isinstance(model.layers[0], MinGRUBlock):
-        return True  # a recurrence takes any state
-    if len(span.start) > 1 or len(tokens) == 1:
-        return False  # a state that other calls continue, with a position for each row
-    caches = (given for given, block in zip(state["past"].values(), model.layers) if block.caches)
-    return not any(caches)
+    looks = [part.does for part, _ in map(parts_of, model.layers)]
+    if len(span.start) > 1 and any(isinstance(getattr(look, "position", None), Rotary) for look in looks):
+        return False  # rows at different positions
+    if (len(span.start) > 1 or len(tokens) == 1) and any(type(look) is LinearAttention for look in looks):
+        return False  # a state that other calls may continue
+    return not any(given for given, block in zip(state["past"].values(), model.layers) if block.caches)
 
 
 PLACES = {
