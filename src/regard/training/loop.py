@@ -209,8 +209,8 @@ class Trainer:
         settings, spent, drops = self.settings, self.clock.fraction(), self.progress.drops
         if settings.schedule == "decay":
             drops = max(0, self.progress.step // self.batches.steps_per_epoch + 1 - settings.decay_after)
-        fits = self.clock.whole_command or self.clock.limit.unit == "tokens"  # their steps are not known in advance
-        warmup = warmup_within(settings.warmup, self.progress.step, spent) if fits else settings.warmup
+        whole = self.clock.whole_command
+        warmup = warmup_within(settings.warmup, self.progress.step, spent) if whole else settings.warmup
         return learning_rate_at(
             settings.schedule, settings.learning_rate, self.progress.step, warmup, spent, drops, settings.decay
         )

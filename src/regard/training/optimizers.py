@@ -96,8 +96,8 @@ def learning_rate_at(
 
 
 def warmup_within(warmup: int, step: int, spent: float) -> int:
-    """The warm-up of a budget in seconds or tokens: at most a tenth of the steps that it has room for, at this pace, or
-    up to `MIN_WARMUP_STEPS` steps, which some nets need, if they are at most a third."""
+    """The warm-up of a budget in seconds: at most a tenth of the steps that it has room for, at this pace, or up to
+    `MIN_WARMUP_STEPS` steps, which some nets need, if they are at most a third."""
     if not spent:
         return warmup
     room = step / spent
