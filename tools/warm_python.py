@@ -36,7 +36,10 @@ from forked import FORK, ONE_ASKS, open_streams
 CLIENT = """#!{python} -IS
 import os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
-server.connect({address!r})
+try:
+    server.connect({address!r})
+except OSError:  # the server has ended: begin as any other python does
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 fds = [fd if fd is not None else os.open(os.devnull, os.O_RDWR) for fd in (0, 1, 2)]
 socket.send_fds(server, [b"!"], fds)
 asked = repr((sys.argv[0], sys.argv[1:], os.getcwd(), dict(os.environ))).encode()

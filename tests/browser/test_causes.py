@@ -79,7 +79,7 @@ def test_a_word_is_swapped_with_the_other_text(lab, page, gpt):
     page.locator(".words button").nth(5).click()
     assert part_of(page).input_value() == "embedding@5"
     page.get_by_role("button", name="Swap in from other text").click()
-    field = page.get_by_label("Other text, to swap in from")
+    field = page.get_by_label("Other text to take values from")
     expect(field).to_be_focused()
     field.fill(OTHER)
     field.press("Enter")

@@ -296,8 +296,8 @@ def test_a_part_is_changed_and_both_sides_are_shown(page, pages, trained_folder)
     page.get_by_role("button", name="Expected", exact=True).click()
     page.locator(".words button").nth(5).click()
     assert part.input_value() == "embedding@5"
-    page.get_by_role("button", name="Swap with other text").click()
-    page.get_by_label("Other text, to swap with").fill(other)
+    page.get_by_role("button", name="Swap in from other text").click()
+    page.get_by_label("Other text to take values from").fill(other)
     page.keyboard.press("Enter")
     readings = [read_text(run.model, run.tokenizer, one) for one in (text, other)]
     swapped = run.trace(text, intervene=replacements(["swap embedding@5"], *readings))
@@ -324,12 +324,12 @@ def test_a_changed_translator_says_what_it_would_write(page, pages, trained_fold
     page.locator("[aria-label='words of the source'] button").nth(2).click()
     part = page.get_by_label("Part of the model to change")
     assert part.input_value() == "encoder/embedding@2"
-    page.get_by_role("button", name="Replace by mean").click()
+    page.get_by_role("button", name="Replace with mean").click()
     after(page, 0)
     reading = read_text(run.model, run.tokenizer, text, run.translate(text, beam=1), run.source_tokenizer)
     own = run.trace(text, beam=1, intervene=replacements(["mean encoder/embedding@2"], reading)).translation
     told = "the same" if own == run.translate(text, beam=1) else f"“{own}”"
-    assert f"it would write {told}" in page.locator(".compared").inner_text()
+    assert f"the translation would be {told}" in page.locator(".compared").inner_text()
 
 
 def after(page, step):

@@ -125,7 +125,7 @@ def test_a_first_visit_has_a_model_within_two_clicks_and_a_tour_of_five_steps(ow
     expect(page.get_by_role("heading", name="gallery/gpt")).to_be_visible(timeout=120_000)
     page.goto(own_lab.url)
     expect(page.get_by_role("heading", name="Watch a model learn")).to_be_visible()
-    page.locator(".card", has_text="Counts").get_by_role("button", name="Start").click()
+    page.locator(".card", has_text="Count words with").get_by_role("button", name="Start").click()
     expect(page.locator(".run-card h2")).to_have_text("ngram-pyref")
     page.get_by_text("Models that come with Regard").click()
     expect(page.get_by_role("list", name="Models that come with Regard").get_by_role("link")).to_have_count(5)

@@ -45,14 +45,14 @@ def test_another_word_and_the_rest_is_translated_again(lab, page, translator):
     assert len(begins) == 1
     answer = page.inner_text(".answer")
     assert answer == (translator.trace(TEXT, prefix=begins).translation or "(nothing)")
-    page.click("text=Let it choose")
+    page.click("text=Clear the prefix")
     page.wait_for_function("text => document.querySelector('.answer').textContent === text", arg=first)
 
 
 @pytest.mark.slow
 def test_a_whole_file_has_its_score_by_length_and_its_worst_sentences(lab, page, translator):
     page.goto(f"{lab.url}#/translation/file?run=transformer&data=valid")
-    page.click("text=Translate the whole file")
+    page.click("text=Translate everything")
     page.wait_for_selector(".differences li", timeout=120_000)
     true = translator.evaluate("valid")
     assert f"{true['sentences']} sentences" in page.inner_text(".cards")

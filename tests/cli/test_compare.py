@@ -210,7 +210,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, process, tex
 
     code, errors = stop(signal.SIGTERM)
     assert code == 143
-    assert f"--run {folder} continues" in errors
+    assert f"run the same command with --run {folder}" in errors
     counted = (folder / "5-gram" / "result.json").stat().st_mtime_ns
     step = step_of(folder / "lstm")
     code, errors = stop(signal.SIGKILL)

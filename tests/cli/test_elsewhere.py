@@ -110,7 +110,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, text_file, t
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate()
     assert started.returncode == 130, errors
-    assert f"--run {folder} continues" in errors
+    assert f"run the same command with --run {folder}" in errors
     step = step_of(folder / "lstm")
     assert step >= 1
     code, out, errors = regard(*words)  # here, as if it had begun here

@@ -204,6 +204,9 @@ class Trace:
         Args:
             name: A key of `attention` (a figure for each head), "alignment", or a key of `gradients_by_name`.
 
+        Returns:
+            None.
+
         Raises:
             RegardError: If the trace has no part of this name.
         """

@@ -44,7 +44,7 @@ class GradientTraining(CheckedSettings):
     )
     decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", gt=0, le=1)
     decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", ge=0)
-    warmup: int = setting(100, "steps of linear warm-up; at most a third of a budget in seconds", ge=0)
+    warmup: int = setting(100, "steps of linear warm-up; at most a third of a time budget", ge=0)
     weight_decay: float = setting(0.01, "weight decay of matrices; biases and gains have none", ge=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
     clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", ge=0)

@@ -7,6 +7,7 @@ from torch._dynamo.utils import counters
 
 from regard.base.errors import RegardError
 from regard.fast import Use
+from regard.fast.attention import fused_block
 from regard.fast.attention.fused_block import BY_HAND, is_gpt2s
 from regard.fast.table import install, installed, is_swapped
 from regard.fast.training.compiled import Compiled, compiles
@@ -132,7 +133,9 @@ def test_blocks_that_are_not_gpt_2s_are_not_trained_by_hand(changes, can):
         (Use(), False),
     ],
 )
-def test_by_hand_is_for_training_in_bf16_unless_compiling_was_chosen(use, by_hand):
+def test_by_hand_is_for_training_in_bf16_unless_compiling_was_chosen(use, by_hand, monkeypatch):
+    assert BY_HAND.allows(model(), use) is not None  # a narrow one
+    monkeypatch.setattr(fused_block, "LEAST_WIDTH", 16)
     assert (BY_HAND.allows(model(), use) is None) is by_hand
     assert BY_HAND.allows(model(norm="post"), use) is not None
 

@@ -19,7 +19,7 @@ export const withChanges = (query, run, changes) => [...query.getAll("change").f
 
 export function changedPair({ name, view, trace, matrices, changes, other, go }) {
   const select = el("select", { "aria-label": `Part of ${name} to change` }), chips = el("span", { class: "chips" });
-  const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", "aria-label": "Other text, to swap in from", placeholder: "Other text, of equal length" });
+  const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", "aria-label": "Other text to take values from", placeholder: "Other text, of equal length" });
   const apply = (way) => {
     if (!select.value) return;
     if (way === "swap" && !words.value.trim()) { words.hidden = false; words.focus(); speak("Type the other text, then press Enter."); return; }

@@ -43,7 +43,7 @@ export function lensGrid({ words, layers, notes }) {
   cells[at[0]][at[1]].tabIndex = 0;
   show(...at);
   const node = el("section", { class: "cause" }, el("h3", {}, "What each layer would predict"), el("div", { class: "scroll" }, grid), readout,
-    caption("Each layer's best next word, read through the model's own output; the darker, the more probable. A frame marks the word that really followed."), notes.map((note) => caption(note)));
+    caption("Each layer's best next word, read through the model's own output layer. Darker means more probable. A frame marks the word that actually followed."), notes.map((note) => caption(note)));
   return { node, end() {} };
 }
 

@@ -37,7 +37,7 @@ export function filmBar({ label, frame, told }) {
   return {
     node: el("div", { class: "time-bar" }, play, slider, where),
     get at() { return at; },
-    show(frames, from) { stop(); count = frames; at = from; slider.max = String(frames - 1); slider.value = String(from); tell(); },
+    show(many, from) { stop(); count = many; at = from; slider.max = String(many - 1); slider.value = String(from); tell(); },
     tell, stop,
     end: stop,
   };

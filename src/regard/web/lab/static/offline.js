@@ -39,11 +39,11 @@ for (const data of document.querySelectorAll("script.causes")) {
   data.replaceWith(...answers.map((answer) => causeFigure(answer).node));
 }
 // The frames of a film: one is shown at a time.
-const frames = [...document.querySelectorAll("[data-frame]")];
-if (frames.length) {
-  const show = (at) => frames.forEach((one, place) => { one.hidden = place !== at; }), film = filmBar({ label: "Training step", frame: show, told: (at) => frames[at].dataset.frame });
-  frames[0].before(film.node);
-  film.show(frames.length, frames.length - 1);
-  show(frames.length - 1);
+const pictures = [...document.querySelectorAll("[data-frame]")];
+if (pictures.length) {
+  const show = (at) => pictures.forEach((one, place) => { one.hidden = place !== at; }), film = filmBar({ label: "Training step", frame: show, told: (at) => pictures[at].dataset.frame });
+  pictures[0].before(film.node);
+  film.show(pictures.length, pictures.length - 1);
+  show(pictures.length - 1);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));

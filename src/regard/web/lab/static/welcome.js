@@ -55,7 +55,7 @@ const STEPS = [
   [".run-list", "All your runs", "Every run in the folder, active runs first. Check the box to draw a run's curve; click its name to open it below."],
   ["[data-tour=curves]", "Live learning curves", "Choose what is plotted on each axis. Hover over a line, or focus the chart and use the arrow keys, to read its numbers."],
   ["[data-tour=samples]", "What it writes", (where) => `A new sample each time the model improves.${where?.querySelector("input[type=range]") ? " Move the slider to see the words form." : ""}`],
-  ["[data-tour=new]", "Your own text", "Drop a file in, and see its problems and the training time before training starts."],
+  ["[data-tour=new]", "Your own text", "Drop in a file to see any problems with it, and how long training will take, before training starts."],
   ["#views", "The other views", "Compare systems, look inside one sentence, follow a translation. Each view has a URL that you can share."],
 ];
 

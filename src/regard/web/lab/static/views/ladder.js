@@ -184,7 +184,7 @@ function one(root, address, api) {
       found.samples.length > 0 && el("section", { class: "section" }, el("h2", {}, "Samples"), samples()),
       el("section", { class: "section" },
         el("details", {}, el("summary", {}, "How it was measured"), el("ul", { class: "notes" }, found.measured.map((line) => el("li", {}, line)))),
-        el("details", {}, el("summary", {}, "Methods, for a paper"), el("p", {}, found.methods)),
+        el("details", {}, el("summary", {}, "Methods section for a paper"), el("p", {}, found.methods)),
         el("details", {}, el("summary", {}, "The command"), el("pre", {}, found.command)),
         el("details", {}, el("summary", {}, "Its runs"), el("p", {}, el("a", { href: link("runs", "", { show: found.rows.flatMap((row) => runsOf(row)), metric: "perplexity", lines: "validation" }) }, "Live curves")))));
     showTable();
