@@ -325,7 +325,7 @@ def test_every_option_of_claims_reaches_the_experiment(captured, monkeypatch, tm
          "--run", str(tmp_path / "out"), "--json"])  # fmt: skip
     assert noted["run_claim"] == (
         ("hull",),
-        {"quick": True, "device": "cpu", "again": True, "first_seed": 9, "q": 2.0, "r": 3.0, "data": "x"},
+        {"quick": True, "device": "cpu", "again": True, "jobs": 1, "first_seed": 9, "q": 2.0, "r": 3.0, "data": "x"},
     )
     run(["claims", "hull", "C10", "hull", "--jobs", "3", "--run", str(tmp_path / "out"), "--json"])
     given_, how = noted["run_claims"]
