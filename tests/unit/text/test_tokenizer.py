@@ -329,6 +329,20 @@ def test_byte_pairs_without_a_size_suit_the_length_of_the_text():
     assert chosen.digest == Tokenizer.train(text, "bpe", chosen.vocabulary).digest
 
 
+def test_byte_pairs_of_a_long_text_are_learned_from_a_sample_of_its_lines(monkeypatch):
+    """With all its characters, from both of two kinds of lines that alternate, and the same at every training."""
+    text = [line for n in range(4000) for line in (f"abcd {n}", f"wxyz {n}")] + ["ж"]
+    size = sum(len(line.encode()) + 1 for line in text)
+    whole = Tokenizer.train(text, "bpe", 300)
+    monkeypatch.setattr(vocabulary, "MAX_BPE_BYTES", size)
+    assert Tokenizer.train(text, "bpe", 300).json == whole.json
+    monkeypatch.setattr(vocabulary, "MAX_BPE_BYTES", size // 100)
+    sampled = Tokenizer.train(text, "bpe", 300)
+    assert sampled.json != whole.json
+    assert {"abcd", "wxyz", "ж"} <= {*sampled.tokens}
+    assert Tokenizer.train(text, "bpe", 300).json == sampled.json
+
+
 def test_composed_and_decomposed_letters_are_the_same_after_normalisation():
     for kind in KINDS:
         nfc, none = Tokenizer.train(["é"], kind), Tokenizer.train(["é"], kind, normalise="none")

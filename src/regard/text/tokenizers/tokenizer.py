@@ -89,6 +89,7 @@ class Tokenizer:
         `vocabulary` is its size with the special symbols; None takes all characters, all words (of raw text
         those that occur twice), or, for byte pairs, all characters and one symbol per 200 characters of text, at most
         8,000. At most half of the symbols of byte pairs are characters: the rarest of a larger alphabet stay bytes.
+        From more than 64 MiB of text, byte pairs are learned from a random sample of its lines, of about that size.
         """
         engine = train_engine(lines, kind, vocabulary, normalise, pretokenised)
         return cls(engine)

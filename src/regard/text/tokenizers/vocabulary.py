@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from random import Random
 
 import numpy as np
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
@@ -27,6 +28,7 @@ from regard.text.tokenizers.engine import (
 )
 
 MAX_BPE_SYMBOLS, CHARACTERS_PER_SYMBOL = 8000, 200  # the default size: few enough that each symbol is frequent
+MAX_BPE_BYTES = 64 << 20  # of text that byte pairs are learned from: of a longer one, lines drawn at random
 MAX_WORD_CHARACTERS = 1000  # characters that byte pairs are learned from as one word
 LONG_RUN = re.compile(rf"\s{{{MAX_WORD_CHARACTERS + 1}}}|\S{{{MAX_WORD_CHARACTERS + 1}}}")
 
@@ -83,7 +85,10 @@ def train_engine(lines: Iterable[str], kind: str, vocabulary: int | None, normal
 
 
 def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normalizers.Normalizer | None) -> Engine:
-    """First merges the bytes of each character of the text, then the most frequent neighbors among characters."""
+    """First merges the bytes of each character of the text, then the most frequent neighbors among characters.
+
+    Characters are counted in the whole text, neighbors in at most about MAX_BPE_BYTES of it.
+    """
     lines = list(lines) if isinstance(lines, Iterator) else lines  # they are read twice
     counts = _count_characters(lines, normalizer)
     vocabulary = {EOS: 0, **{symbol: 1 + place for place, symbol in enumerate(sorted(BYTE_SYMBOLS))}}
@@ -93,9 +98,13 @@ def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normal
     splits = [pre_tokenizers.Split(Regex(SPLIT_BYTE_PAIRS), "isolated")]
     if rare := "".join(char for char in counts if not char.isascii() and char not in alphabet):
         splits.insert(0, pre_tokenizers.Split(Regex(f"[{rare}]"), "removed"))
+    share = MAX_BPE_BYTES / max(1, sum(count * len(char.encode()) for char, count in counts.items()))
+    draw = Random(0).random  # every n-th line would be a biased sample of a text whose lines alternate
 
     def words() -> Iterator[str]:
         for line in lines:
+            if share < 1 and draw() >= share:
+                continue
             line = compose(line, normalizer)
             if LONG_RUN.search(line):  # as one word it would take quadratic time
                 yield from (

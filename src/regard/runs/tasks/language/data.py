@@ -20,6 +20,7 @@ from regard.text.cached_text import cached_tokenizer
 from regard.text.corpus import Corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.tokens import TokenArray
+from regard.text.tokenizers.vocabulary import MAX_BPE_BYTES
 from regard.training.loop import Batches
 from regard.training.validation import TextValidation, Validation
 
@@ -86,9 +87,11 @@ def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
     data, train = recipe.data, corpus.splits["train"]
     kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
     normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
+    sampled = kind == "bpe" and (train.size or 0) > MAX_BPE_BYTES
+    sample = f" from {MAX_BPE_BYTES >> 20} MiB, drawn from all lines" if sampled else ""
     return Tokenizers(
         cached_tokenizer(
-            ShownLines(train, "learning the vocabulary"),
+            ShownLines(train, f"learning the vocabulary{sample}"),
             train.checksum(),
             train.size,
             kind,
