@@ -39,6 +39,7 @@ copybutton_only_copy_prompt_lines = True
 highlight_language = "text"
 html_theme = "furo"
 html_title = "Regard"
+html_static_path = html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
@@ -90,7 +91,7 @@ def live_models(names: list[str]) -> str:
     links = " ".join(f'<a href="../../{name}.html">{name}</a>' for name in names)
     return f"""## Try them here
 
-Each model is also a page of this site. It runs in your browser and sends nothing.
+Each model also has a page on this site. The page runs the model in your browser and sends no data.
 
 <p>{links}</p>
 <iframe src="../../{names[0]}.html" title="{names[0]}" loading="lazy" style="width:100%;height:44rem;border:0"></iframe>
@@ -119,7 +120,10 @@ def lead_to_the_first_page(app: Any, problem: Exception | None) -> None:
         (Path(app.outdir) / "index.html").write_text(page, encoding="utf-8")
 
 
-def add_live_figures(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+def finish(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Live figures in chapters, and options such as --seed that do not break at the end of a line."""
+    if "body" in context:
+        context["body"] = re.sub(r'<span class="pre">(?=--)', '<span class="pre option">', context["body"])
     if name.startswith("docs/learn/"):
         context["body"] = with_live_figures(context["body"])
 
@@ -134,7 +138,7 @@ def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.add_config_value("gallery_pages", gallery_names(), "html")
     app.connect("source-read", complete)
-    app.connect("html-page-context", add_live_figures)
+    app.connect("html-page-context", finish)
     app.connect("build-finished", write_scripts)
     app.connect("build-finished", write_live_models)
     app.connect("build-finished", lead_to_the_first_page)

@@ -48,7 +48,7 @@ def settings_reference() -> str:
     shared = _rows("lstm", "training")
     pairs = {key: row for key, row in _rows("transformer", "training").items() if key not in shared}
     parts = [
-        "## Training\n\nThe values are those of `lstm`; other systems have other learning rates and batch sizes.\n",
+        "## Training\n\nThe defaults are those of `lstm`. Other systems have different learning rates and batch sizes.\n",
         _table({**shared, **pairs}),
         "## Data\n\n### Language models\n",
         _table(_rows("lstm", "data")),

@@ -35,7 +35,7 @@ img { flex: 1; min-height: 0; object-fit: contain; max-width: 100% }
 .see { font-size: 22px; margin: 0 }
 footer { position: absolute; bottom: 16px; right: 32px; font-size: 15px; color: #5b5b66 }
 """
-SEE = r"\n\n\*(?:On the site this figure is live\. )?(.*?)(?:Drawn|Made) by.*?\*\n"
+SEE = r"\n\n\*(?:On the site, this figure is live\. )?(.*?)(?:Drawn|Made) by.*?\*\n"
 FORMULAS = 3  # on one slide
 
 

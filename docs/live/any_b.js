@@ -17,7 +17,7 @@ export const anyB = {
     });
     const output = `(${(1 - share).toFixed(3)}, ${share.toFixed(3)})`;
     parts.push(label(wide / 2, base + 50, `output = ${output}`, { bold: true }));
-    const said = `With q = ${short(q)} the Bs have ${short(100 * share)} % of the weight, so the output is ${output}. The read-out that was trained with q = ${short(learned)} makes of it P(next is B) = ${short(chance)}.`;
+    const said = `With q = ${short(q)} the Bs get ${short(100 * share)} % of the weight, so the output is ${output}. The output layer, which was trained with q = ${short(learned)}, then gives P(next is B) = ${short(chance)}.`;
     return { picture: picture(wide, base + 62, said, parts), words: said };
   },
 };

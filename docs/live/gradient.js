@@ -48,9 +48,9 @@ const split = (text) => text.trim().split(/\s+/).filter(Boolean).slice(0, MOST);
 export const gradient = {
   open: ({ words, nets, example }) => ({ nets, words, example, numbers: new Map(words.map((word, at) => [word, at])) }),
   controls: ({ example }) => [
-    { name: "text", label: "sentence; the last word is to be predicted", kind: "text", value: example, choices: [example, "Mei gave water to Jack so Jack thanked Mei", "Omar gave water to Anna in the garden so Anna thanked Omar"] },
+    { name: "text", label: "sentence whose last word is predicted", kind: "text", value: example, choices: [example, "Mei gave water to Jack so Jack thanked Mei", "Omar gave water to Anna in the garden so Anna thanked Omar"] },
     { name: "back", label: "steps back", kind: "range", min: 1, max: 20, step: 1, value: 16, limit: ({ text }) => Math.max(1, split(text).length - 2) },
-    { name: "more", label: "added to the forget gate's bias", kind: "range", min: -2, max: 6, step: 0.5, value: 0 },
+    { name: "more", label: "number added to the bias of the forget gate", kind: "range", min: -2, max: 6, step: 0.5, value: 0 },
   ],
   draw({ nets, numbers }, { text, back, more }, wide) {
     const all = split(text), unknown = all.filter((word) => !numbers.has(word)), last = all.length - 2;
@@ -68,7 +68,7 @@ export const gradient = {
     const inside = ({ sizes }) => sizes.slice(1, last + 1), sizes = found.flatMap(([, , one]) => inside(one)), low = Math.max(-9, Math.floor(Math.log10(Math.min(...sizes)))), high = Math.max(1, Math.ceil(Math.log10(Math.max(...sizes))));
     const lines = found.map(([name, color, one]) => ({ name, color, points: inside(one).map((size, k) => [k + 1, size]) }));
     const drawn = chart({ lines, wide, tall: 250, x: "steps back", y: "size of the gradient", log: true, low, high, at });
-    const said = `From “${all[last]}” ${at} step${at > 1 ? "s" : ""} back to “${all[from]}”: ${found.map(([name, , one]) => `${short(one.sizes[at], 2)} of the gradient is left in the ${name}, which gives “${all.at(-1)}” the probability ${short(one.chances[asked], 2)}`).join("; ")}.`;
+    const said = `From “${all[last]}” ${at} step${at > 1 ? "s" : ""} back to “${all[from]}”: ${found.map(([name, , one]) => `the ${name} has ${short(one.sizes[at], 2)} of the gradient left and gives “${all.at(-1)}” the probability ${short(one.chances[asked], 2)}`).join("; ")}.`;
     return { picture: picture(wide, y + 20 + 250, said, [...parts, `<g transform="translate(0 ${y + 16})">${drawn.join("")}</g>`]), words: said };
   },
 };

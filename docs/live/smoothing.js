@@ -23,9 +23,9 @@ export function perplexity(model, discount, kind) {
 export const smoothing = {
   open: counted,
   controls: ({ example }) => [
-    { name: "text", label: "word before", kind: "text", value: example },
+    { name: "text", label: "previous word", kind: "text", value: example },
     { name: "discount", label: "discount D", kind: "range", min: 0, max: 1, step: 0.05, value: 0.75 },
-    { name: "kind", label: "what the discounts set free is shared", kind: "choice", value: 1, choices: ["by how often a word occurs", "by after how many different words (Kneser and Ney)"] },
+    { name: "kind", label: "how the freed probability is shared", kind: "choice", value: 1, choices: ["by how often each word occurs", "by the number of different words before it (Kneser and Ney)"] },
   ],
   draw(model, { text, discount, kind }, wide) {
     const first = model.numbers.get(text.trim().toLowerCase());
@@ -37,7 +37,7 @@ export const smoothing = {
     const lines = both.map((points, which) => ({ name: ["how often", "how many words before"][which], color: [RED, BLUE][which], points: points.map(([D, value]) => [D, Math.min(value, high)]) }));
     const now = discount ? perplexity(model, discount, kind) : Infinity, free = (discount * model.after[first].size) / model.totals[first], height = 28 + 22 * rows.length;
     const drawn = chart({ lines, wide, tall: 220, x: "discount D", y: "perplexity, held out", low, high, at: discount || null });
-    const said = `After “${model.words[first]}” the discounts set ${short(100 * free, 2)} % free. ${discount ? `Perplexity of held-out lines: ${short(now)}.` : "Without a discount every unseen pair has probability 0, and the perplexity of held-out lines is infinite."}`;
+    const said = `After “${model.words[first]}” the discounts free ${short(100 * free, 2)} % of the probability. ${discount ? `Perplexity of held-out lines: ${short(now)}.` : "Without a discount every unseen pair has probability 0, and the perplexity of held-out lines is infinite."}`;
     const names = [label(8, 16, `after “${model.words[first]}”: blue seen, red never seen`, { anchor: "start", size: 13 }), ...barRows(rows, { wide, top: 26, tall: 22, most })];
     return { picture: picture(wide, height + 224, said, [...names, `<g transform="translate(0 ${height})">${drawn.join("")}</g>`]), words: said };
   },

@@ -33,7 +33,7 @@ export const forcing = {
   open: async (data) => ({ ...(await opened(data)), pairs: data.pairs }),
   controls: ({ pairs }) => [
     { name: "pair", label: "sentence", kind: "choice", value: 0, choices: pairs.map(([source]) => source) },
-    { name: "wrong", label: "put a wrong word at place (0: nowhere)", kind: "range", min: 0, max: 8, step: 1, value: 2, limit: ({ pair }) => pairs[pair][1].split(" ").length },
+    { name: "wrong", label: "position of a wrong word (0: none)", kind: "range", min: 0, max: 8, step: 1, value: 2, limit: ({ pair }) => pairs[pair][1].split(" ").length },
   ],
   draw(run, { pair, wrong }, wide) {
     const [text, reference] = run.pairs[pair], truth = [...run.tokenizer.encode(reference), 0];
@@ -57,7 +57,7 @@ export const forcing = {
       });
     });
     const mean = (all) => all.reduce((sum, one, place) => sum + one.logs[truth[place]], 0) / truth.length;
-    const said = `${text} Below each word is the probability of the true word. Given the true prefix, the loss is ${short(-mean(forced))} per word; given its own${at >= 0 ? ` with a wrong word at place ${at + 1}` : ""}, ${short(-mean(free))}.`;
+    const said = `${text} Below each word is the probability of the true word. Given the true prefix, the loss is ${short(-mean(forced))} per word; given its own prefix${at >= 0 ? ` with a wrong word at position ${at + 1}` : ""}, it is ${short(-mean(free))}.`;
     return { picture: picture(wide, 172, said, parts), words: said };
   },
 };

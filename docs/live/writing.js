@@ -7,7 +7,7 @@ export const heads = {
   open: opened,
   controls: () => [
     { name: "text", label: "sentence", kind: "text", value: "Jack gave water to Jill so Jill thanked", choices: ["Jack gave water to Jill so Jill thanked", "Jill gave water to Jack so Jack thanked", "Mei gave books to Omar so"] },
-    { name: "word", label: "word that looks", kind: "range", min: 1, max: 9, step: 1, value: 8, limit: ({ text }) => Math.min(12, text.split(/\s+/).filter(Boolean).length) },
+    { name: "word", label: "number of the word that looks back", kind: "range", min: 1, max: 9, step: 1, value: 8, limit: ({ text }) => Math.min(12, text.split(/\s+/).filter(Boolean).length) },
   ],
   draw(run, { text, word }, wide) {
     const unknown = strangers(run.tokenizer, text), ids = [0, ...run.tokenizer.encode(text)].slice(0, 13), at = Math.min(word, ids.length - 1);
@@ -19,7 +19,7 @@ export const heads = {
       for (let head = 0; head < H; head++) { rows.push(`${layer + 1}, head ${head + 1}`); values.push(columns.map((_, key) => (key > at ? null : data[(head * T + at) * T + key]))); }
     });
     const logs = logSoftmax(run.model.predict(hidden, { every: true })[at]), next = largest(logs, 3).map((id) => ({ name: words(run.tokenizer, [id])[0], p: Math.exp(logs[id]) }));
-    const drawn = grid({ rows, columns, values, wide, top: 30, names: 84 }), said = `“${columns[at]}” looks back. After it the model expects ${next.map(({ name, p }) => `${name} (${short(p, 2)})`).join(", ")}.`;
+    const drawn = grid({ rows, columns, values, wide, top: 30, names: 84 }), said = `“${columns[at]}” looks back. After this word, the model expects ${next.map(({ name, p }) => `${name} (${short(p, 2)})`).join(", ")}.`;
     return { picture: picture(wide, drawn.bottom + 6, said, [label(8, 16, `layer, head ↓   “${columns[at]}” looks at →`, { anchor: "start", size: 13 }), ...drawn.parts]), words: said };
   },
 };
@@ -30,7 +30,7 @@ export const temperature = {
     { name: "text", label: "text so far", kind: "text", value: "The" },
     { name: "heat", label: "temperature", kind: "range", min: 0.1, max: 3, step: 0.1, value: 0.8 },
     { name: "top", label: "top-p", kind: "range", min: 0.05, max: 1, step: 0.05, value: 0.9 },
-    { name: "seed", label: "seed of the draw", kind: "range", min: 1, max: 40, step: 1, value: 1 },
+    { name: "seed", label: "random seed", kind: "range", min: 1, max: 40, step: 1, value: 1 },
   ],
   draw({ model, tokenizer, about }, { text, heat, top, seed }, wide) {
     const unknown = strangers(tokenizer, text);
@@ -48,7 +48,7 @@ export const temperature = {
     }
     const line = `${text} ${words(tokenizer, written).join(" ")}`.trim();
     const said = `${kept} of ${logits.length} words can be drawn. Drawn with seed ${seed}: “${line}”`;
-    return { picture: picture(wide, 30 + 28 * rows.length, said, [label(8, 16, "gray: the model, blue: what is drawn from", { anchor: "start", size: 13 }), ...barRows(rows, { wide, top: 28, tall: 28, most })]), words: said };
+    return { picture: picture(wide, 30 + 28 * rows.length, said, [label(8, 16, "gray: the model; blue: the distribution it samples from", { anchor: "start", size: 13 }), ...barRows(rows, { wide, top: 28, tall: 28, most })]), words: said };
   },
 };
 
@@ -61,11 +61,11 @@ const dot = (a, b) => a.reduce((sum, one, at) => sum + one * b[at], 0), cosine =
 
 export const positions = {
   open: ({ learned }) => ({ learned, waves: learned.map((row, place) => sinusoid(place, row.length)) }),
-  controls: ({ learned }) => [{ name: "place", label: "place", kind: "range", min: 0, max: learned.length - 1, step: 1, value: 12 }],
+  controls: ({ learned }) => [{ name: "place", label: "position", kind: "range", min: 0, max: learned.length - 1, step: 1, value: 12 }],
   draw({ learned, waves }, { place }, wide) {
     const curve = (table) => table.map((row, other) => [other, cosine(table[place], row)]), sine = curve(waves), own = curve(learned);
     const lines = [{ name: "sine waves", color: BLUE, points: sine }, { name: "learned by a GPT", color: RED, points: own }];
-    const near = (points) => short(points[Math.min(place + 1, points.length - 1)][1], 2), said = `Cosine of place ${place} with every other place. Its right neighbor: ${near(sine)} in sine waves, ${near(own)} in the learned table.`;
-    return { picture: picture(wide, 260, said, chart({ lines, wide, tall: 260, x: "place", y: "cosine", low: -1, high: 1, at: place })), words: said };
+    const near = (points) => short(points[Math.min(place + 1, points.length - 1)][1], 2), said = `Cosine of position ${place} with every other position. For the next position, it is ${near(sine)} with sine waves and ${near(own)} in the learned table.`;
+    return { picture: picture(wide, 260, said, chart({ lines, wide, tall: 260, x: "position", y: "cosine", low: -1, high: 1, at: place })), words: said };
   },
 };

@@ -60,7 +60,8 @@ def test_the_documented_verdicts_are_those_of_the_pages():
     assert "\n".join(after_gpt) in (docs / "after-gpt.md").read_text(encoding="utf-8")
     assert "\n".join(by_intervention) in page
     count = {verdict: sum(one.verdict == verdict and bool(one.was) for one in verdicts.values()) for verdict in SIGNS}
-    assert f"**{count['holds']} hold, {count['fails']} fail, {count['inconclusive']} are inconclusive**" in page
+    fail = "fails" if count["fails"] == 1 else "fail"
+    assert f"**{count['holds']} hold, {count['fails']} {fail}, {count['inconclusive']} are inconclusive**" in page
     waiting = [name for name, one in verdicts.items() if one.verdict not in SIGNS]
     assert all(f"`{name}`" in page.partition("**Not yet run")[2] for name in waiting)
 

@@ -61,8 +61,8 @@ def test_it_installs_asks_answers_and_grades(name):
     cells = cells_of(name)
     assert f"colab-badge.svg)](https://colab.research.google.com/github/regard-toolkit/regard/blob/main/notebooks/{name}.ipynb)" in source(cells[0])  # fmt: skip # noqa: E501
     assert "%pip install" in source(cells[1])
-    asked = [number for number, cell in enumerate(cells) if re.match(r"\*\*(Question|Now you)\.\*\*", source(cell))]
-    graded = [source(cells[number + 1]) for number in asked if source(cells[number]).startswith("**Now you.**")]
+    asked = [number for number, cell in enumerate(cells) if re.match(r"\*\*(Question|Your turn)\.\*\*", source(cell))]
+    graded = [source(cells[number + 1]) for number in asked if source(cells[number]).startswith("**Your turn.**")]
     assert len(asked) >= 4
     assert graded
     assert all(cells[number + 1]["cell_type"] == "code" for number in asked)
