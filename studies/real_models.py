@@ -40,7 +40,8 @@ from regard.exchange.formats import export, import_file
 PROMPTS, TOP = 200, 50
 Row = dict[int, float]  # log-probabilities by token
 PROBE = """
-import resource, sys, time, json, torch, regard
+import sys, time, json, torch, regard
+from regard.base.device import peak_memory
 from regard.corpora.phrasebook import make_pairs
 from regard.runs.speed import set_precision
 began = time.perf_counter()
@@ -59,7 +60,7 @@ with torch.inference_mode():
             logits, state = run.model(torch.tensor([[read]]), state)
             losses.append(-float(logits[0, -1].float().log_softmax(-1)[token]))
             read = token
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = peak_memory(torch.device("cpu")) / 2**20
 print(json.dumps({"open": opened - began, "first": first - opened, "next": (ended - first) / 33, "MiB": peak,
     "loss": sum(losses) / len(losses)}))
 """
