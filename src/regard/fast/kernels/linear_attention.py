@@ -4,9 +4,8 @@
     dw_tj = dy_t·v_j / z_t + dz_t,    dz_t = −dy_t·y_t / z_t;    dv = wᵀ (dy / z),   dφ(q) = dw φ(k),   dφ(k) = dwᵀ φ(q)
 
 For the few hundred words of a training window that is less work than the recurrent form, which goes chunk by chunk and
-must write its matrix. Factors have the precision of the text's vectors (of fp32, tf32), sums are in fp32. A program
-owns one tile of one head. Queries, keys and values are read packed, and their gradients written so. Imported only where
-Triton is.
+must write its matrix. Products are in tf32, sums in fp32. A program owns one tile of one head. Queries, keys and values
+are read packed, and their gradients written so. Imported only where Triton is.
 """
 
 from __future__ import annotations
@@ -21,22 +20,19 @@ WARPS = 4
 
 @triton.jit
 def _tile(base, step, steps, stride, DEPTH: tl.constexpr):
-    """[tile, DEPTH] of some steps."""
+    """[tile, DEPTH] of some steps in fp32."""
     place = base + step[:, None] * stride + tl.arange(0, DEPTH)[None, :]
-    return tl.load(place, mask=(step < steps)[:, None], other=0.0)
+    return tl.load(place, mask=(step < steps)[:, None], other=0.0).to(tl.float32)
 
 
 @triton.jit
-def _feature(given, step, steps):
+def _feature(u, step, steps):
     """φ of the steps that exist; 0 of the others."""
-    u = given.to(tl.float32)
-    found = tl.where((step < steps)[:, None], tl.where(u > 0.0, u + 1.0, tl.exp(tl.minimum(u, 0.0))), 0.0)
-    return found.to(given.dtype)
+    return tl.where((step < steps)[:, None], tl.where(u > 0.0, u + 1.0, tl.exp(tl.minimum(u, 0.0))), 0.0)
 
 
 @triton.jit
-def _slope(given):
-    u = given.to(tl.float32)
+def _slope(u):
     return tl.where(u > 0.0, 1.0, tl.exp(tl.minimum(u, 0.0)))
 
 
@@ -54,7 +50,7 @@ def _forward(packed, out, norms, steps, heads, least, DEPTH: tl.constexpr, TILE:
         value = _tile(base + 2 * wide, j, steps, 3 * wide, DEPTH)
         weight = tl.where(j[None, :] <= t[:, None], tl.dot(query, tl.trans(key)), 0.0)
         norm += tl.sum(weight, 1)
-        total += tl.dot(weight.to(value.dtype), value)
+        total += tl.dot(weight, value)
     place = out + (row * steps + t[:, None]) * wide + head * DEPTH + tl.arange(0, DEPTH)[None, :]
     read = total / tl.maximum(norm, least)[:, None]
     tl.store(place, read.to(out.dtype.element_ty), mask=(t < steps)[:, None])
@@ -63,12 +59,12 @@ def _forward(packed, out, norms, steps, heads, least, DEPTH: tl.constexpr, TILE:
 
 @triton.jit
 def _above(out, d_out, norms, at, t, steps, wide, least, DEPTH: tl.constexpr):
-    """dy [tile, DEPTH], 1 / z and dz [tile]."""
+    """dy / z [tile, DEPTH] and dz [tile]."""
     z = tl.load(norms + t, mask=t < steps, other=1.0)
-    inverse = 1.0 / tl.maximum(z, least)
-    found, read = _tile(d_out + at, t, steps, wide, DEPTH), _tile(out + at, t, steps, wide, DEPTH)
-    change = -tl.sum(found.to(tl.float32) * read.to(tl.float32), 1) * inverse
-    return found, inverse, tl.where(z > least, change, 0.0)
+    divisor = tl.maximum(z, least)
+    found = _tile(d_out + at, t, steps, wide, DEPTH) / divisor[:, None]
+    read = _tile(out + at, t, steps, wide, DEPTH)
+    return found, tl.where(z > least, -tl.sum(found * read, 1), 0.0)
 
 
 @triton.jit(do_not_specialize=["steps"])
@@ -80,14 +76,14 @@ def _backward_queries(
     begins, at = row * steps * 3 * wide + head * DEPTH, row * steps * wide + head * DEPTH
     base = packed + begins
     t = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    above, inverse, d_norm = _above(out, d_out, norms + tl.program_id(0) * steps, at, t, steps, wide, least, DEPTH)
+    above, d_norm = _above(out, d_out, norms + tl.program_id(0) * steps, at, t, steps, wide, least, DEPTH)
     total = tl.zeros([TILE, DEPTH], tl.float32)
     for start in range(0, (tl.program_id(1) + 1) * TILE, TILE):
         j = start + tl.arange(0, TILE)
         key = _feature(_tile(base + wide, j, steps, 3 * wide, DEPTH), j, steps)
         value = _tile(base + 2 * wide, j, steps, 3 * wide, DEPTH)
-        d_weight = tl.dot(above, tl.trans(value)) * inverse[:, None] + d_norm[:, None]
-        total += tl.dot(tl.where(j[None, :] <= t[:, None], d_weight, 0.0).to(key.dtype), key)
+        d_weight = tl.dot(above, tl.trans(value)) + d_norm[:, None]
+        total += tl.dot(tl.where(j[None, :] <= t[:, None], d_weight, 0.0), key)
     total *= _slope(_tile(base, t, steps, 3 * wide, DEPTH))
     place = found + begins + t[:, None] * 3 * wide + tl.arange(0, DEPTH)[None, :]
     tl.store(place, total.to(found.dtype.element_ty), mask=(t < steps)[:, None])
@@ -108,14 +104,12 @@ def _backward_keys(
     for start in range(tl.program_id(1) * TILE, steps, TILE):
         t = start + tl.arange(0, TILE)
         query = _feature(_tile(base, t, steps, 3 * wide, DEPTH), t, steps)
-        above, inverse, d_norm = _above(
-            out, d_out, norms + tl.program_id(0) * steps, at, t, steps, wide, least, DEPTH
-        )  # fmt: skip
+        above, d_norm = _above(out, d_out, norms + tl.program_id(0) * steps, at, t, steps, wide, least, DEPTH)
         seen = j[None, :] <= t[:, None]
         weight = tl.where(seen, tl.dot(query, tl.trans(key)), 0.0)
-        for_value += tl.dot(tl.trans((weight * inverse[:, None]).to(above.dtype)), above)
-        d_weight = tl.where(seen, tl.dot(above, tl.trans(value)) * inverse[:, None] + d_norm[:, None], 0.0)
-        for_key += tl.dot(tl.trans(d_weight.to(query.dtype)), query)
+        for_value += tl.dot(tl.trans(weight), above)
+        d_weight = tl.where(seen, tl.dot(above, tl.trans(value)) + d_norm[:, None], 0.0)
+        for_key += tl.dot(tl.trans(d_weight), query)
     for_key *= _slope(_tile(base + wide, j, steps, 3 * wide, DEPTH))
     place = found + begins + wide + j[:, None] * 3 * wide + tl.arange(0, DEPTH)[None, :]
     tl.store(place, for_key.to(found.dtype.element_ty), mask=(j < steps)[:, None])
