@@ -29,6 +29,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.claims import corpora
 from regard.claims.claim import SECOND_LOOK, Claim, Evidence, Expect, Trial
+from regard.claims.each_seed import each_seed
 from regard.claims.language_models import QUICK_STEPS, reader, spoken
 from regard.claims.models import trained
 from regard.claims.word_judgements import JUDGED
@@ -44,18 +45,12 @@ SHOWN = 5  # words of a class in the figure
 
 def experiment(trial: Trial) -> Evidence:
     counts = Counter(word for line in spoken()["train"] for word in line.split())
-    words = known(reader(trial, "gpt", trial.seeds[0]), counts)
-    compared = comparisons(words, counts)
     aucs, mixed, drawn = [], [], []
-    for seed in trial.seeds:
-        run = reader(trial, "gpt", seed)
-        vectors = vectors_of(run, words)
-        aucs.append(auc(vectors, compared))
-        other = reader(trial, "gpt", seed, "shuffled")
-        mixed.append(auc(vectors_of(other, words), compared))
+    for seed, (words, vectors, shuffled) in zip(trial.seeds, each_seed(trial, both_readers)):
+        compared = comparisons(words, counts)
         noise = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(seed))
-        drawn.append(auc(noise, compared))
-        trial.step(f"seed {seed}")
+        for found, given in ((aucs, vectors), (mixed, shuffled), (drawn, noise)):
+            found.append(auc(given, compared))
     one_hot = torch.eye(len(words), dtype=torch.float64)
     apart = torch.pdist(one_hot)
     judged, remark = judgements(trial) if trial.data else ({}, f"No real text was given, so {ASK}")
@@ -71,31 +66,53 @@ def experiment(trial: Trial) -> Evidence:
     return Evidence(measured, (figure(vectors, words, counts),), (remark,), table)
 
 
+def both_readers(trial: Trial, seed: int) -> tuple[dict[str, str], Tensor, Tensor]:
+    """The words with their classes, and their vectors trained on sentences and on shuffled words."""
+    counts = Counter(word for line in spoken()["train"] for word in line.split())
+    run, other = reader(trial, "gpt", seed), reader(trial, "gpt", seed, "shuffled")
+    words = known(run, counts)
+    trial.step(f"seed {seed}")
+    return words, vectors_of(run, words), vectors_of(other, words)
+
+
 # -- what people say -------------------------------------------------------------------------------------------------
 
 
 def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
     """The rank correlations on the given text, and a sentence that describes them."""
-    text = {split: [line for line in lines if line.strip()] for split, lines in open_corpus(trial.data).splits.items()}
-    counts = Counter(word for line in text["train"] for word in line.lower().split())
+    counts, pairs = judged_pairs(trial.data)
+    said = list(pairs.values())
+    likeness = each_seed(trial, one_likeness, (AGREES, UNORDERED))
+    first, second = likeness[: len(trial.seeds)], likeness[len(trial.seeds) :]
+    found = {AGREES: over_pairs(first, said), UNORDERED: over_pairs(second, said)}
+    frequent = [-abs(math.log(counts[one] / counts[other])) for one, other in pairs]
+    found[BY_FREQUENCY] = [spearman(frequent, said)]
+    return found, f"Judgements of {len(pairs)} pairs of words, on {trial.data}."
+
+
+def text_of(data: str) -> corpora.Splits:
+    return {split: [line for line in lines if line.strip()] for split, lines in open_corpus(data).splits.items()}
+
+
+def judged_pairs(data: str) -> tuple[Counter[str], dict[tuple[str, str], float]]:
+    """How often the text has each word, and the judged pairs whose words it has often enough."""
+    counts = Counter(word for line in text_of(data)["train"] for word in line.lower().split())
     often = {word for word, count in counts.most_common(VOCABULARY * 9 // 10) if count >= OFTEN}
     pairs = {pair: said for pair, said in JUDGED.items() if often.issuperset(pair)}
     if len(pairs) < MIN_PAIRS:
         raise RegardError(
-            f"{trial.data} has {len(pairs)} of the {len(JUDGED)} judged word pairs often enough, but "
+            f"{data} has {len(pairs)} of the {len(JUDGED)} judged word pairs often enough, but "
             f"{MIN_PAIRS} are needed; give a longer English text, such as --data wikitext-2."
         )
-    said = list(pairs.values())
-    texts = {AGREES: text, UNORDERED: corpora.shuffled(text)}
-    likeness: dict[str, list[list[float]]] = {quantity: [] for quantity in texts}
-    for seed in trial.seeds:
-        for quantity, given in texts.items():
-            likeness[quantity].append(likenesses(real_reader(trial, given, seed), list(pairs)))
-            trial.step(f"{trial.data}, seed {seed}")
-    found = {quantity: over_pairs(each, said) for quantity, each in likeness.items()}
-    frequent = [-abs(math.log(counts[one] / counts[other])) for one, other in pairs]
-    found[BY_FREQUENCY] = [spearman(frequent, said)]
-    return found, f"Judgements of {len(pairs)} pairs of words, on {trial.data}."
+    return counts, pairs
+
+
+def one_likeness(trial: Trial, seed: int, order: str) -> list[float]:
+    """The likeness of every judged pair after one training."""
+    text = text_of(trial.data)
+    run = real_reader(trial, text if order == AGREES else corpora.shuffled(text), seed)
+    trial.step(f"{trial.data}, seed {seed}")
+    return likenesses(run, list(judged_pairs(trial.data)[1]))
 
 
 def real_reader(trial: Trial, text: corpora.Splits, seed: int) -> LanguageRun:
