@@ -14,7 +14,7 @@ not fit.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -63,9 +63,9 @@ def rows(place: BenchPlace) -> Iterator[BenchRow]:
             yield row(system, size, place)
 
 
-def prepared(system: System, size: str, place: BenchPlace) -> Prepared:
-    """Corpus, tokens and model of `regard train SYSTEM --size SIZE`."""
-    settings: dict[str, dict[str, Any]] = {"training": {"device": str(place.device)}}
+def prepared(system: System, size: str, place: BenchPlace, training: Mapping[str, Any] | None = None) -> Prepared:
+    """Corpus, tokens and model of `regard train SYSTEM --size SIZE`, or with other settings of training."""
+    settings: dict[str, dict[str, Any]] = {"training": {"device": str(place.device), **(training or {})}}
     corpus = CORPORA.get(system.task, "")
     if place.size == "quick":
         settings |= QUICK if system.task == "language model" else {}
@@ -77,8 +77,8 @@ def prepared(system: System, size: str, place: BenchPlace) -> Prepared:
         return prepare(compose(system.name, size, settings))
 
 
-def row(system: System, size: str, place: BenchPlace) -> BenchRow:
-    ready = prepared(system, size, place)
+def row(system: System, size: str, place: BenchPlace, settings: Mapping[str, Any] | None = None) -> BenchRow:
+    ready = prepared(system, size, place, settings)
     parts = PARTS if size == "large" and system.task == "language model" else 1
     training = ready.recipe.training
     cost = training.batch_tokens * ready.model.flops_per_token
