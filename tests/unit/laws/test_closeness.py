@@ -58,6 +58,8 @@ def test_a_state_is_nothing_but_tensors_in_dicts():
     for wrong in ({"a": 1}, {"a": [ONE]}):
         with pytest.raises(Broken, match="only tensors and dicts"):
             list(leaves(wrong))
+    with pytest.raises(Broken, match="the state has a list at its top: use a dict there"):
+        list(leaves([ONE]))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -70,3 +72,9 @@ def test_of_ragged_rows_one_is_full_and_one_is_empty(seed):
     assert len(real(torch.rand(4, 5, 2), lengths)) == lengths.sum()
     pieces = draw.pieces(torch.arange(20).view(4, 5))
     assert torch.equal(torch.cat(pieces, dim=1), torch.arange(20).view(4, 5))
+
+
+def test_ragged_rows_have_every_length():
+    lengths = torch.cat([RandomCase(seed, 6, 5).lengths() for seed in range(50)])
+    assert lengths.unique().tolist() == [0, 1, 2, 3, 4, 5]
+    assert (lengths == 5).sum() > 50  # more than the one full row of each case

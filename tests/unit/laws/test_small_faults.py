@@ -204,3 +204,15 @@ def test_a_loss_in_padding_breaks_law_4():
         return Padded(Embedding(vocabulary, 8), [GRU(8, 8)], Output(8, vocabulary, tied=False, bias=False))
 
     assert broken(model, 4) == {4}
+
+
+def test_a_state_that_counts_one_token_too_many_breaks_law_3():
+    class Counts(Stack):
+        def forward(self, tokens, state=None, lengths=None):
+            logits, state = super().forward(tokens, state, lengths)
+            return logits, {**state, "seen": state["seen"] + (state["seen"] > 0)}
+
+    def model(vocabulary=17, **_):
+        return Counts(Embedding(vocabulary, 8), [GRU(8, 8)], Output(8, vocabulary, tied=False, bias=False))
+
+    assert broken(model, 3) == {3}
