@@ -11,8 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG", "CODE_OF_CONDUCT")),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG", "CODE_OF_CONDUCT", "paper")),
     *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("notes/*.md")),
     *(
         page
         for part in ("tutorials", "guides", "reference", "learn")
@@ -47,6 +48,8 @@ ALLOWED = (
     "There is no",
     "there is no",
     "there are no",
+    "there was no",
+    "There were no",
 )
 
 
