@@ -1,4 +1,4 @@
-"""Beam search: keep the `width` most probable beginnings, extend each by every word, keep the best again.
+"""Beam search: keep the `width` most probable hypotheses, extend each by every word, keep the best again.
 
     score(y) = Σ_t log P(y_t | y_<t) / |y|^length_penalty          |y| counts <eos>
 
@@ -36,7 +36,7 @@ LEAVE_TOGETHER = 8  # finished sources leave when they are 1/8 of the batch: rem
 @checked
 @dataclass(frozen=True)
 class Beam:
-    """How to search; lengths count `<eos>`.
+    """The settings of a beam search. Lengths include `<eos>`.
 
     Attributes:
         width: The number of hypotheses that each step keeps; 1 is greedy.

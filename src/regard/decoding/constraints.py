@@ -1,8 +1,8 @@
 """Texts that must match a regular expression, fit a JSON schema or be one of some strings, by llguidance.
 
 A token is allowed if the text with it can still become one that matches; the others get probability 0, so a token is
-drawn as if forbidden ones were drawn again. Over whole texts this is not P(text | it matches): a beginning with few
-allowed continuations is not drawn less often for it. `<eos>` is allowed where the text matches, and ends it.
+drawn as if forbidden ones were drawn again. Over whole texts this is not P(text | it matches): a prefix with few
+allowed continuations is not drawn less often. `<eos>` is allowed where the text matches, and ends it.
 
 llguidance (MIT) knows the tokens by their bytes, needs no other package and bounds its work (docs/guides/serving.md
 compares it with others). A word model has no bytes between its words: it can choose among strings, and nothing else.

@@ -30,7 +30,7 @@ MAX_REPETITION, MAX_PENALTY, MAX_BIAS = 10.0, 2.0, 100.0  # the last two are Ope
 @checked
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw the next token.
+    """How to choose the next token.
 
     Attributes:
         temperature: The divisor of the logits; 0 always chooses the most probable token (greedy).
@@ -42,8 +42,8 @@ class Sampling:
         presence_penalty: Subtracted from the logits of tokens that the text contains, as in OpenAI's API.
         frequency_penalty: Subtracted once for each time that the text contains the token.
         logit_bias: Numbers to add to the logits of tokens, by token number: {17: -100.0} forbids token 17.
-        regex: The text must match this regular expression, and ends with it. At most one of `regex`, `json_schema` and
-            `choices`; they need `pip install "regard[constrain]"`.
+        regex: The text must match this regular expression, and ends once it does. At most one of `regex`,
+            `json_schema` and `choices`; they need `pip install "regard[constrain]"`.
         json_schema: The text must be JSON that fits this schema, given as JSON.
         choices: The text must be one of these strings.
 

@@ -139,7 +139,7 @@ def ibm1(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], ite
 def translation_table(
     sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10, *, empty: bool = True
 ) -> Table:
-    """IBM model 1: P(f | e) by expectation maximisation, f target, e source.
+    """IBM model 1: P(f | e) by expectation maximization, f target, e source.
 
         c(f, e) = Σ over sentences, f and e in them   P(f | e) / Σ_e' P(f | e'),      P(f | e) = c(f, e) / Σ_f c(f, e)
 

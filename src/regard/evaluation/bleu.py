@@ -3,7 +3,7 @@
     BLEU = min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼        p_n: share of the n-grams that a reference has, too
     chrF = (1 + β²) P R / (β² P + R),   β = 2                of character n-grams; chrF++ also of words and word pairs
 
-All numbers are sacreBLEU's (Post 2018), on plain untokenised text, each with sacreBLEU's signature. The script of the
+All numbers are sacreBLEU's (Post 2018), on plain untokenized text, each with sacreBLEU's signature. The script of the
 references decides how BLEU splits words (`scripts.py`), unless a tokenizer is named. BLEU of lower-cased text, which
 older papers report, is given as well.
 """

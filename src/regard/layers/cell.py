@@ -18,7 +18,7 @@ from regard.layers.state import Span, State
 
 
 class Cell(Layer):
-    """A subclass defines its state (`memory`) and one step (`step`); the rest is inherited.
+    """The base class of recurrent layers: a subclass defines its state (`memory`) and one step (`step`).
 
     Example:
         class Fading(Cell):
@@ -30,8 +30,8 @@ class Cell(Layer):
                 return {"hidden": 0.9 * state["hidden"] + self.input(x).tanh()}
 
     Args:
-        inputs: The width of the vectors that it reads.
-        width: The width of its state.
+        inputs: The width of the input vectors.
+        width: The width of the state.
     """
 
     memory: tuple[str, ...] = ("hidden",)  # the tensors [R, width] it carries; "hidden" is also its output
@@ -49,7 +49,7 @@ class Cell(Layer):
             state: The memory before it, by name, each [R, width].
 
         Returns:
-            The memory after it. Anything else, [R, …] by name, is shown by `explain` and not carried.
+            The memory after it. Anything else, [R, …] by name, is shown by `explain` and is not part of the state.
         """
         raise NotImplementedError
 

@@ -12,12 +12,12 @@ from regard.layers.state import Span, State
 
 
 class Layer(nn.Module):
-    """The contract of every layer; layers of equal width can be stacked.
+    """The base class and the contract of all layers. Layers of equal width can be stacked.
 
-    - Cutting a sequence into calls changes nothing, and column t never depends on a later one.
+    - Splitting a sequence into several calls changes nothing, and column t never depends on a later one.
     - Padded columns give finite output; the returned state is row r's after span.lengths[r] columns.
-    - The state given is left as it was, unless `begin` was given a capacity: then caches are written in place.
-    - Nothing is kept on the module between calls, and no Python branch depends on the value of a tensor.
+    - A call does not change the given state, unless `begin` was given a capacity: then caches are written in place.
+    - Nothing is stored on the module between calls, and no Python branch depends on the value of a tensor.
     """
 
     caches = False  # its state is only a cache, so {} suffices for a text that is read in one call

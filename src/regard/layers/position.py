@@ -5,7 +5,7 @@
         sine      sin(ω_k t)          (the notes)          sinusoid  sin(ω_k t), cos(ω_k t)    Vaswani et al. 2017
         learned   one trained vector for each t
     inside attention
-        rotary    queries and keys are turned by ω_k t                                         Su et al. 2021
+        rotary    queries and keys are rotated by ω_k t                                        Su et al. 2021
         alibi     −m_h (t_q − t_k) is added to the scores of head h, m_h = 2^(−8h/H)           Press et al. 2022
 
 with ω_k = θ^(−k/n), k = 0 … n−1, θ = 10000 unless a rotary position is given another. Rotations may be slowed down by s
@@ -189,7 +189,7 @@ def angles(
 
 
 def rotate(vectors: Tensor, positions: Tensor, theta: float = THETA, stretch: Stretch = UNSTRETCHED) -> Tensor:
-    """Turn the components k and k + d/2 of [R, T, H, d] by the angle ω_k t: qᵀk then depends on t_q − t_k alone."""
+    """Rotate the components k and k + d/2 of [R, T, H, d] by the angle ω_k t: qᵀk then depends on t_q − t_k alone."""
     angle = angles(positions, vectors.size(-1) // 2, vectors.dtype, theta, stretch)[:, :, None]  # [R, T, 1, d/2]
     first, second = vectors.to(angle.dtype).chunk(2, dim=-1)
     cos, sin = angle.cos(), angle.sin()

@@ -2,7 +2,7 @@
 
     logits, state = model(tokens, state)          tokens [R, T], logits [R, T, V]
 
-A system defines how it contextualises tokens and how it predicts; everything else is here.
+A system defines how it computes hidden vectors and how it predicts; everything else is here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.layers.state import Span, State, overwrite, span_of
 
 
 class Model(nn.Module):
-    """A language model. A system overrides `initial_past`, `hidden_states` and `predict`; a cheaper `loss` is optional.
+    """The base class of all systems, which override `initial_past`, `hidden_states`, `predict` and, optionally, `loss`.
 
     `load_state_dict` on a freshly constructed model (same vocabulary and settings) restores it completely.
     """
