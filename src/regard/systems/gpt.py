@@ -31,7 +31,7 @@ class Settings(PositionSettings):
         "number of words that attention can look back over; with unbounded positions, only the training window",
         ge=1,
     )
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
+    feedforward: int = setting(0, "inner width of the feed-forward network; 0 = 4 × width", ge=0)
     position: str = setting("learned", "{}", choices=tuple(POSITIONS))
     combine: str = setting(
         "add",
@@ -44,7 +44,7 @@ class Settings(PositionSettings):
         choices=("pre", "post"),
     )
     activation: str = setting("gelu", "gelu (tanh form) or relu", choices=ACTIVATIONS)
-    bias: bool = setting(True, "biases in linear maps and layer norms")
+    bias: bool = setting(True, "use biases in linear maps and layer norms")
     tied: bool = setting(True, "predict with the embedding matrix (weight tying)")
     dropout: float = setting(0.1, "dropout rate on the embedding, the attention weights and each part's output", **RATE)
     initial: float = setting(0.02, "standard deviation of the initial weights; GPT-2's suits a width of 768", gt=0)

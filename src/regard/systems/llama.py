@@ -44,7 +44,7 @@ class Settings(CheckedSettings):
     )
     context: int = setting(128, "the training window; positions are unbounded", ge=1)
     feedforward: int = setting(
-        0, "components inside the gated feed-forward; 0 = 8/3 × width, as many weights as GPT's 4 × width", ge=0
+        0, "inner width of the gated feed-forward network; 0 = 8/3 × width, as many weights as GPT's 4 × width", ge=0
     )
     head_width: int = setting(0, "components of a head; 0 = width / heads", ge=0)
     bias: str = setting("none", "linear maps with a bias: {}", choices=BIASES)

@@ -25,7 +25,7 @@ class Settings(CheckedSettings):
     layers: int = setting(3, "number of blocks", ge=1, le=MAX_LAYERS)
     width: int = setting(128, "width of the vectors between blocks", ge=1)
     expansion: float = setting(2.0, "components of the state, as a multiple of the width", gt=0)
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
+    feedforward: int = setting(0, "inner width of the feed-forward network; 0 = 4 × width", ge=0)
     tied: bool = setting(True, "predict with the embedding matrix (weight tying)")
     dropout: float = setting(0.1, "dropout rate on the embedding and each part's output", **RATE)
     initial: float = setting(0.02, "standard deviation of the initial weights; suits a width of 768", gt=0)

@@ -27,7 +27,7 @@ class RecurrentPairSettings(CheckedSettings):
     """The settings that both recurrent translators share."""
 
     cell: str = setting("lstm", "{}", choices=tuple(CELLS))
-    layers: int = setting(1, "layers of the encoder, and of the decoder", ge=1, le=MAX_LAYERS)
+    layers: int = setting(1, "number of layers in the encoder and in the decoder", ge=1, le=MAX_LAYERS)
     width: int = setting(512, "components of a layer's hidden state, in each direction", ge=1)
     embedding: int = setting(256, "components of a word vector; 0 = width", ge=0)
     dropout: float = setting(
@@ -47,7 +47,7 @@ class RecurrentPairSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    layers: int = setting(2, "layers of the encoder, and of the decoder", ge=1, le=MAX_LAYERS)
+    layers: int = setting(2, "number of layers in the encoder and in the decoder", ge=1, le=MAX_LAYERS)
     reverse: bool = setting(True, "read the source backwards")
 
 

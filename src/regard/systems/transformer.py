@@ -41,11 +41,11 @@ QUIET = 4.0  # factor by which initial word vectors are smaller than in the pape
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(3, "blocks of the encoder, one above the other", ge=1, le=MAX_LAYERS)
-    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", ge=0, le=MAX_LAYERS)
+    layers: int = setting(3, "number of encoder blocks", ge=1, le=MAX_LAYERS)
+    decoder_layers: int = setting(0, "number of decoder blocks; 0 = layers", ge=0, le=MAX_LAYERS)
     width: int = setting(256, "width of the vectors between blocks", ge=1)
     heads: int = setting(4, "attention heads; they share the width equally", ge=1)
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
+    feedforward: int = setting(0, "inner width of the feed-forward network; 0 = 4 × width", ge=0)
     position: str = setting("sinusoid", "{}", choices=tuple(POSITIONS))
     combine: str = setting(
         "add",
@@ -69,7 +69,7 @@ class Settings(PositionSettings):
         unset=BY_CORPUS,
     )
     dropout_attention: float = setting(0.0, "dropout rate on attention weights", **RATE)
-    dropout_activation: float = setting(0.0, "dropout rate inside the feed-forward", **RATE)
+    dropout_activation: float = setting(0.0, "dropout rate inside the feed-forward network", **RATE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
