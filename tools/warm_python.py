@@ -42,11 +42,12 @@ except OSError:  # the server has ended: begin as any other python does
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 fds = [fd if fd is not None else os.open(os.devnull, os.O_RDWR) for fd in (0, 1, 2)]
 socket.send_fds(server, [b"!"], fds)
-asked = repr((sys.argv[0], sys.argv[1:], os.getcwd(), dict(os.environ))).encode()
+passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2
+ignored = [int(number) for number in passed_on if signal.getsignal(number) == signal.SIG_IGN]  # of nohup, say
+asked = repr((sys.argv[0], sys.argv[1:], os.getcwd(), dict(os.environ), ignored)).encode()
 server.sendall(b"%9d" % len(asked) + asked)
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-    if signal.getsignal(number) != signal.SIG_IGN:
-        signal.signal(number, lambda number, _: server.sendall(bytes([number])))
+for number in passed_on:
+    signal.signal(number, lambda number, _: server.sendall(bytes([number])))
 status = int(server.recv(9) or 9)
 if os.WIFSIGNALED(status):
     signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
@@ -96,7 +97,7 @@ def _answer(client: socket.socket, path: list[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _, streams, _, _ = socket.recv_fds(client, 1, 3)
     length = int(_read(client, 9))
-    program, words, folder, environment = ast.literal_eval(_read(client, length).decode())
+    program, words, folder, environment, ignored = ast.literal_eval(_read(client, length).decode())
     runner = os.fork()
     if runner == 0:
         client.close()
@@ -104,7 +105,7 @@ def _answer(client: socket.socket, path: list[str]) -> None:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-        _run(program, words, folder, environment, path)
+        _run(program, words, folder, environment, ignored, path)
     for stream in streams:
         os.close(stream)
     ends = os.pidfd_open(runner)
@@ -135,13 +136,15 @@ def _read(client: socket.socket, length: int) -> bytes:
     return read
 
 
-def _run(program: str, words: list[str], folder: str, environment: dict[str, str], path: list[str]) -> None:
+def _run(
+    program: str, words: list[str], folder: str, environment: dict[str, str], ignored: list[int], path: list[str]
+) -> None:
     """What `python WORDS` does, in a process that has imported much; it never returns."""
     status = 1
     try:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN if signal.SIGINT in ignored else signal.default_int_handler)
         open_streams()
         sys.stdout.reconfigure(line_buffering="PYTHONUNBUFFERED" in environment or sys.stdout.isatty())  # type: ignore[union-attr]
         sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]

@@ -24,7 +24,7 @@ export const HOW = {
   ladder: ["Each row is one system on the same text, tokens, budget and test. Two systems differ if the interval of their difference does not contain 0.", ["interval", "perplexity", "bleu"], "about", ""],
   sentence: ["Below each word is the probability that the model gave it before reading it. Choose a word to see that step.", ["frame", "next", "shade", "space", "eos", "loss"], "gpt", "Why did it say that?"],
   translation: ["Choose a word of the translation: the source words it looked at are shaded.", ["frame", "shade", "space", "eos", "bleu"], "translation", "Learning to align"],
-  time: ["The same model at several steps of its training: move the slider or press Play, and see which words, heads and vectors change.", ["loss", "frame", "next", "space", "eos"], "embeddings", "Words that are used alike come to lie together"],
+  time: ["The same model at several steps of its training: move the slider or press Play, and see which words, heads and vectors change.", ["loss", "frame", "next", "space", "eos"], "embeddings", "Words with similar use get similar vectors"],
   claims: ["Each statement of the course was tested by an experiment with a control that must come out the other way.", ["verdict", "interval"], "about", ""],
   lectures: ["Each section has its formula, the line of code that computes it, a command, and the verdict of its test.", ["verdict"], "about", ""],
   exercises: ["Fill in the blank of a sheet; the grader compares your function with Regard's own on random inputs.", ["solved", "level"], "about", ""],
