@@ -45,7 +45,9 @@ SHOWN = 5  # words of a class in the figure
 
 def experiment(trial: Trial) -> Evidence:
     counts = Counter(word for line in spoken()["train"] for word in line.split())
-    aucs, mixed, drawn = [], [], []
+    aucs: list[float] = []
+    mixed: list[float] = []
+    drawn: list[float] = []
     for seed, (words, vectors, shuffled) in zip(trial.seeds, each_seed(trial, both_readers)):
         compared = comparisons(words, counts)
         noise = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(seed))
