@@ -104,7 +104,7 @@ def test_a_translator_can_draw_and_forget(regard, translator):
     code, out, errors = regard("chat", translator, stdin=words)
     assert code == 0
     assert [line.split("\t")[0] for line in out.strip("\n").split("\n")] == ["1", "2", "1", "2"]
-    assert "forgotten: They are watching." in errors
+    assert "removed: They are watching." in errors
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,9 @@ def test_the_table_has_a_sign_and_the_numbers_of_every_claim(regard, two, folder
         assert one["label"] == f"{signs[one['verdict']]} quick: {one['verdict']} at reduced size"
         assert verdict.endswith(one["statement"])
         assert any(number["quantity"] in found for number in one["numbers"]["expected"])
-        assert ("did not come out" in found) != one["control"]["came_out"]
+        assert ("did not give" in found) != one["control"]["came_out"]
     assert "run without --quick for the full ones" in out
-    assert "Quick, at reduced size: ✓ 2 hold" in out
+    assert "Quick form, at reduced size: ✓ 2 hold" in out
 
 
 def test_the_report_is_one_offline_page_with_every_claim(two, folder):
@@ -131,7 +131,7 @@ def test_one_claim_shows_its_worked_numbers_before_what_was_measured(regard, tmp
 def test_without_run_the_report_goes_to_a_folder_of_its_own(regard, two, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = regard("claims", *PAIR, "--quick")[1]
-    assert "The report: runs/claims-same-answer-hull-quick/report.html" in out.replace("\\", "/")
+    assert "Report: runs/claims-same-answer-hull-quick/report.html" in out.replace("\\", "/")
     assert regard("claims", *PAIR, "--quick")[0] == 0  # the same question has the same folder
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["claims-same-answer-hull-quick"]
 

@@ -68,7 +68,7 @@ def test_every_state_is_told(regard, shelf, text_file, process):
         assert training.poll() is None, training.stderr.read()
         time.sleep(0.02)
     assert listed(regard)["runs/killed"]["state"] == "running"
-    assert "being trained" in regard("runs", "remove", "runs/killed", "--yes")[2]
+    assert "still training" in regard("runs", "remove", "runs/killed", "--yes")[2]
     assert "Another process" in regard("runs", "rename", "runs/killed", "other")[2]
     training.send_signal(signal.SIGKILL)
     training.communicate()

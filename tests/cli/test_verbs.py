@@ -187,7 +187,7 @@ def test_a_generation_from_file_to_file_that_was_killed_goes_on_where_it_was(reg
     out.unlink()
     part.write_bytes(whole[0])
     (tmp_path / "out.txt.part.json").write_text(noted[0], encoding="utf-8")
-    assert "started with another run" in regard(*command, "--seed", 5)[2]
+    assert "belongs to a job with another run" in regard(*command, "--seed", 5)[2]
 
 
 def test_a_generation_from_file_to_file_refuses_what_it_cannot_do(wrong, trained, prompt_file, tmp_path):
@@ -387,5 +387,5 @@ def test_data_are_listed_and_checked(regard, text_file):
     assert {"pyref", "any-b", "shakespeare"} <= {row["name"] for row in rows}
     code, out, _ = regard("data", "check", text_file)
     assert code == 0
-    assert "lines that repeat an earlier one" in out
+    assert "duplicate lines" in out
     assert json.loads(regard("data", "check", text_file, "--json")[1])["files"]["text"]["lines"] == 80

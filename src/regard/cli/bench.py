@@ -32,7 +32,7 @@ def bench(
     listing: Listing = False,
     json: Annotated[Json, Parameter(help="print JSON, including every repeat")] = False,
 ) -> None:
-    """Measure the speed of Regard, of other toolkits and of this machine on the same tasks.
+    """Benchmark Regard against other toolkits on the same tasks, and against the limits of this machine.
 
     On a GPU the tasks are as large as in papers; on a CPU they are small. Programs that cannot run are listed with the
     reason. Run nothing else at the same time.
@@ -112,7 +112,7 @@ def _print_list(chosen: Sequence[Bench], as_json: bool) -> None:
     if as_json:
         print_json(rows)
     else:
-        print_table(rows, {"name": "benchmark", "work": "work", "peers": "against"})
+        print_table(rows, {"name": "benchmark", "work": "work", "peers": "compared with"})
 
 
 def _tell(result: BenchResult) -> None:
@@ -128,7 +128,7 @@ def _print_results(results: Sequence[BenchResult], repeats: int) -> None:
     from regard.report.table import print_table
 
     headings = {
-        "name": "name", "work": "work", "calls": "calls", "regard": "Regard", "peer": "peer", "rate": "its rate",
+        "name": "name", "work": "work", "calls": "calls", "regard": "Regard", "peer": "peer", "rate": "peer's rate",
         "ratio": "ratio", "share": "share of limit", "memory": "memory", "note": "note",
     }  # fmt: skip
     print_table([line for result in results for line in _lines(result)], headings)
@@ -136,14 +136,15 @@ def _print_results(results: Sequence[BenchResult], repeats: int) -> None:
     for machine in dict.fromkeys(result.machine for result in results):
         facts = machine.as_json()
         print_prose(
-            f"{facts['device']}, torch {facts['torch']}, {facts['threads']} thread{'s' * (facts['threads'] > 1)}: "
-            f"{_short(machine.matmul_rate)}FLOP/s in {facts['precision']} products and {_short(machine.copy_rate)}B/s "
-            "of copies, read and written, the best of this run. The limit is the work's operations or bytes over these."
+            f"{facts['device']}, torch {facts['torch']}, {facts['threads']} thread{'s' * (facts['threads'] > 1)}. Peak "
+            f"rates in this run: {_short(machine.matmul_rate)}FLOP/s in {facts['precision']} matrix products and "
+            f"{_short(machine.copy_rate)}B/s in copies (bytes read and written). The limit is the speed at which these "
+            "rates would do the work."
         )
     print_prose(
         f"Each rate is the median of {repeats} round{'s' * (repeats > 1)} ± half the range; the programs take "
         "turns, and the ratio is the median over rounds. Calls: warm-up (not timed), then per round. "
-        "Memory (peak, without what was in use before) and share of the limit are Regard's, then the peer's."
+        "Memory is the peak above what was in use before. Memory and share of the limit: Regard's / the peer's."
     )
 
 
@@ -175,8 +176,8 @@ def _tell_load(load: Load) -> None:
     who = f"{load.server}, {load.clients} client{'s' * (load.clients > 1)}, turn {len(load.rates)}"
     ratio = f" ({said['times']} one client)" if load.clients > 1 and said["times"] else ""
     say(
-        f"{who}: {said['rate']}{ratio}, {said['own']} per processor second, "
-        f"first token {said['first']} ms, whole {said['whole']} ms (p50 / p99)"
+        f"{who}: {said['rate']}{ratio}, {said['own']} per CPU second, "
+        f"first token {said['first']} ms, full text {said['whole']} ms (p50 / p99)"
     )
 
 
@@ -206,8 +207,8 @@ def _print_loads(loads: Sequence[Load], place: BenchPlace) -> None:
 
     headings = {
         "server": "server", "clients": "clients", "rate": "rate", "times": "one client ×", "requests": "requests/s",
-        "first": "first token, ms", "whole": "whole, ms", "own": "tokens per processor second",
-        "same": "texts as alone", "note": "note",
+        "first": "first token, ms", "whole": "full text, ms", "own": "tokens per CPU second",
+        "same": "same texts as alone", "note": "note",
     }  # fmt: skip
     print_table([_load_line(load) | {"same": load.texts_as_alone()} for load in loads], headings)
     print()
@@ -215,7 +216,7 @@ def _print_loads(loads: Sequence[Load], place: BenchPlace) -> None:
     busy = f" The machine's load was {os.getloadavg()[0]:.1f} at the end." if hasattr(os, "getloadavg") else ""
     print_prose(
         f"{device_name(place.device)}, {os.cpu_count()} cores: {loads[0].work}. Medians over rounds ({turns}) ± half "
-        f"the range; times are p50 / p99 over all requests, and processor time is the server's alone.{busy}"
+        f"the range; times are p50 / p99 over all requests, and CPU time is the server's alone.{busy}"
     )
 
 

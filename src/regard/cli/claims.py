@@ -51,13 +51,12 @@ def claims(
     names
         claims to test (`regard claims --list`), by name or number: any-b or C10 [default: all]
     quick
-        run smaller experiments with fewer seeds: a few minutes for all claims, and the report says so
+        run smaller experiments with fewer seeds (a few minutes for all claims); the report is marked as quick
     again
-        repeat experiments that have been run before
+        repeat experiments whose results are cached
     jobs
-        number of claims at a time, each in a separate process; claims that measure time run alone [default:
-        one per core]. Of one
-        claim: number of seeds at a time, where its experiment can [default: 1]
+        number of claims to test at once, each in a separate process; claims that measure time run alone [default: one
+        per core]. With one claim: number of seeds to run at once, if its experiment allows it [default: 1]
     run
         output folder of the report [default: runs/claims, with the names of the chosen claims]
     data
@@ -65,7 +64,7 @@ def claims(
     first_seed
         explore: use seeds starting from this one; the official verdict uses other seeds
     knob
-        explore: set one of the claim's numbers, as in --knob q=12
+        explore: set one of the claim's parameters, as in --knob q=12
     listing
         list names and statements, and stop
     """
@@ -213,7 +212,7 @@ def _print_result(result: ClaimResult) -> None:
     for heading, findings in {
         "Expected": result.expected,
         f"Control: {result.control_words}": result.control,
-        "Besides": result.besides,
+        "Additional checks": result.besides,
     }.items():
         if findings:
             print()
@@ -241,9 +240,7 @@ def _print_verdicts(results: Sequence[ClaimResult]) -> None:
     room = max(len(result.name) for result in results)
     for result in results:
         claim = f"{result.sign} {result.number:<3} {result.name:<{room}}  "
-        control = (
-            "the control came out the other way" if result.controlled else "the control did not come out the other way"
-        )
+        control = f"the control {'gave' if result.controlled else 'did not give'} the opposite result"
         print_prose(claim + result.statement, indent=" " * len(claim))
         decisive = f"{result.decisive.expect.quantity}: {sentence_of(result.decisive)}"
         parts = "".join(f"{sign_of(verdict, result.quick)} {part}; " for part, verdict in result.parts.items())
@@ -260,12 +257,12 @@ def _print_origin(results: Sequence[ClaimResult], quick: bool, report: Path) -> 
     if len(results) > 1:
         verdicts = [result.verdict for result in results]
         counts = [f"{sign} {tally(verdicts.count(verdict), verdict)}" for verdict, sign in SIGNS.items()]
-        print(f"{'Quick, at reduced size: ' if quick else ''}{', '.join(counts)}.")
+        print(f"{'Quick form, at reduced size: ' if quick else ''}{', '.join(counts)}.")
     if quick:
         print("These were smaller experiments with fewer seeds; run without --quick for the full ones.")
         full = documented_verdicts()[results[0].name].verdict
         one = f"The documented verdict of the full experiment is: {full} (docs/claims.md)."
         print(one if len(results) == 1 else "The verdicts of the full experiments are in docs/claims.md.")
     if before := sum(result.cached for result in results):
-        print(f"{before} of {len(results)} results are cached, from the same code and settings; --again repeats them.")
-    print(f"The report: {report}")
+        print(f"{before} of {len(results)} results come from the cache (same code and settings); --again repeats them.")
+    print(f"Report: {report}")

@@ -47,7 +47,7 @@ VERBS = [name for verbs in GROUPS.values() for name in verbs]
 app = App(
     name="regard",
     help="Train, compare, inspect and serve sequence models, from n-grams to GPT and Llama, on your own text.\n"
-    "\n`regard VERB --help` shows the options of a verb and examples.",
+    "\n`regard VERB --help` shows the options of a verb, with examples.",
     usage="regard VERB [ARGUMENTS] [OPTIONS]",
     version=__version__,
     suppress_keyboard_interrupt=False,  # `main` reports it

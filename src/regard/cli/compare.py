@@ -51,7 +51,7 @@ def compare(
             allow_leading_hyphen=True,
             completer=complete_system,
             group=ARGUMENTS,
-            help="systems to compare (`regard systems`), or your own layer, ./mine.py:MyCell [default: all of a task]",
+            help="systems (`regard systems`), or your own layer, ./mine.py:MyCell [default: all for the task]",
         ),
     ],
     data: Corpus = "",
@@ -69,13 +69,13 @@ def compare(
     latex: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
-    """Train systems on the same data with the same budget; print one table with intervals, and write report.html.
+    """Train systems on the same data with the same budget and compare them, with confidence intervals.
 
-    Language models are also compared with a 2-gram and a 5-gram; translators are compared by BLEU. If you name no
-    system, all systems of a task are compared: translators if the data are pairs (or the phrasebook), else language
-    models. Each system is trained with three seeds, and n-grams are counted once. A setting such as --model.width 128
-    applies to every system that has it. To continue a comparison that was stopped, run the same command with the same
-    --run.
+    The command prints one table and writes report.html. Language models are also compared with a 2-gram and a 5-gram;
+    translators are compared by BLEU. If you name no system, all systems for the task are compared: translators if the
+    data are pairs (or the phrasebook), otherwise language models. Each system is trained with three seeds, but n-grams
+    are counted only once. A setting such as --model.width 128 applies to every system that has it. To continue a
+    comparison that was stopped, run the same command with the same --run.
 
         regard compare lstm gpt --data my.txt --budget 5m
         regard compare seq2seq transformer --data pairs.tsv --tune 8
@@ -94,19 +94,19 @@ def compare(
     prompt
         beginning of the sample from each language model [default: the first words of the held-out text]
     jobs
-        number of runs at a time, each in a separate process [default: 1; with --on, all; with --match seconds, only 1]
+        number of runs to train at once, each in its own process [default: 1; with --on, all; with --match seconds, 1]
     on
-        train on other machines; add options as in slurm:partition=gpu,time=600
+        train on other machines; append options, as in slurm:partition=gpu,time=600
     placebo
         compare each system with itself, trained with other seeds, and report how often a difference is found
     tune
-        tune each system's settings first, in this many trials with the same budget each; 0 = no tuning
+        first tune each system's settings in this many trials, each with the same budget; 0 = no tuning
     run
         output folder [default: runs/compare-CORPUS]
     csv
         write the table to this new file, with full precision
     latex
-        write the table to this new LaTeX file; it needs the package booktabs
+        write the table to this new LaTeX file (requires the booktabs package)
     """
     names, settings = named(systems)
     check_systems(names)
@@ -144,7 +144,7 @@ def compare(
         print_json(done.rows)
     else:
         print_table(done.shown, done.columns, done.title)
-        print("\n".join(["", done.ranking, *notes(done), f"The report: {done.report}"]))
+        print("\n".join(["", done.ranking, *notes(done), f"Report: {done.report}"]))
     if done.failed:
         runs = ", ".join(done.failed)
         raise RegardError(f"Some runs failed ({runs}); to retry them, run the same command with --run {done.folder}.")

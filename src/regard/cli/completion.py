@@ -63,7 +63,7 @@ def _as_typed(path: Path, typed: str) -> str:
 
 
 def install_completion(*, shell: Literal["bash", "zsh", "fish", "powershell"] | None = None) -> None:
-    """Let the Tab key complete verbs, options, systems, runs and corpora in new shells.
+    """Install shell completion for verbs, options, systems, runs and corpora.
 
         regard --install-completion --shell zsh
 
@@ -83,4 +83,4 @@ def install_completion(*, shell: Literal["bash", "zsh", "fish", "powershell"] | 
         raise RegardError(
             "Could not detect your shell: pass --shell, as in regard --install-completion --shell bash."
         ) from None
-    say("Open a new shell, and press Tab after regard.")
+    say("Open a new shell, type regard and press Tab.")

@@ -215,7 +215,7 @@ class Writing(Drawing):
             "take": Command(self.take, "append the Nth of these tokens", "N"),
             "text": Command(lambda _: show(self.text), "print the whole text"),
             "new": Command(lambda _: self.begin_again(), "start a new text"),
-            "save": Command(lambda rest: save(rest, self.text), "save the text in a new file", "FILE"),
+            "save": Command(lambda rest: save(rest, self.text), "save the text to a new file", "FILE"),
         }
 
     def line(self, words: str) -> None:
@@ -353,11 +353,11 @@ class Translating(Drawing):
             "length-penalty": Command(
                 penalty, "divide log P by the length to this power", "X", lambda: self.length_penalty
             ),
-            "undo": Command(lambda _: self.undo(), "forget the last sentence"),
+            "undo": Command(lambda _: self.undo(), "remove the last sentence"),
             "retry": Command(lambda _: self.retry(), "translate the last sentence again with the current settings"),
             "take": Command(self.take, "select the Nth translation of the last sentence instead of the first", "N"),
             "text": Command(lambda _: show(self.kept, end=""), "print every sentence and its translation"),
-            "save": Command(lambda rest: save(rest, self.kept), "save them in a new file, source⇥target", "FILE"),
+            "save": Command(lambda rest: save(rest, self.kept), "save all pairs to a new file, source⇥target", "FILE"),
         }
 
     @property
@@ -383,7 +383,7 @@ class Translating(Drawing):
     def undo(self) -> None:
         if not self.pairs:
             raise RegardError("There is nothing to undo.")
-        say(f"forgotten: {self.pairs.pop()[0]}")
+        say(f"removed: {self.pairs.pop()[0]}")
 
     def retry(self) -> None:
         if not self.pairs:

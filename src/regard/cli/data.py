@@ -21,9 +21,9 @@ data_app = app_of_commands(
 
 @data_app.default
 def data_list(*, json: Json = False) -> None:
-    """List the corpora, check your own, or download one.
+    """List the corpora, check your own text, or download a corpus.
 
-    The list has the built-in corpora and the known downloads, and shows which of them are on this machine.
+    The list contains the built-in and the downloadable corpora and shows which are already on this machine.
 
         regard data
         regard data check my.txt
@@ -51,9 +51,9 @@ def data_check(
     encoding: Encoding = "utf-8",
     json: Json = False,
 ) -> None:
-    """Report on a text or on sentence pairs: encoding, lengths, duplicates, overlap between splits, odd lines.
+    """Check a text or sentence pairs: report the encoding, lengths, duplicates, overlap between splits and odd lines.
 
-    For pairs, also: length ratios, swapped columns, unexpected scripts, overlong lines.
+    For pairs, also report length ratios, swapped columns, unexpected scripts and overlong lines.
 
         regard data check my.txt
         regard data check pairs.csv --data.columns sw,en
@@ -94,11 +94,10 @@ def data_check(
 
 @data_app.command(name="fetch", usage="regard data fetch NAME")
 def data_fetch(name: Annotated[str, Parameter(group=ARGUMENTS)]) -> None:
-    """Download a known corpus into the cache, and check its SHA-256.
+    """Download a corpus into the cache and verify its SHA-256.
 
-    The publisher of the tatoeba-… files changes them from time to time: Regard records the SHA-256 of the first
-    download and
-    checks later downloads against it.
+    The publisher of the tatoeba-… files changes them from time to time, so Regard records the SHA-256 of the first
+    download and checks later downloads against it.
 
         regard data fetch shakespeare
 
@@ -117,9 +116,8 @@ def data_fetch(name: Annotated[str, Parameter(group=ARGUMENTS)]) -> None:
     for file in CATALOGUE[name].files:
         if file.sha256 is None:
             say(
-                f"note: the publisher changes {file.name} from time to time, so its first download was not checked; "
-                f"its "
-                f"SHA-256 is recorded in {file.name}.sha256, and later downloads are checked against it"
+                f"note: the publisher changes {file.name} from time to time, so its first download could not be "
+                f"verified; its SHA-256 is recorded in {file.name}.sha256, and later downloads are checked against it"
             )
 
 
@@ -128,7 +126,7 @@ def _labels(file: Any) -> str:
     shown = ", ".join(f"{label} {group_digits(lines)}" for label, lines in list(file.labels.items())[:LABELS])
     more = f", and {pluralize(len(file.labels) - LABELS, 'other label')}" if len(file.labels) > LABELS else ""
     share = _percent(max(file.labels.values()) / file.pairs)
-    return f"lines of each label: {shown}{more}. Always predicting the most common label is right {share} of the time."
+    return f"lines per label: {shown}{more}. Always predicting the most common label is right {share} of the time."
 
 
 def _print_check(report: Any) -> None:
@@ -139,10 +137,10 @@ def _print_check(report: Any) -> None:
         "bytes": "bytes",
         "lines": "lines",
         "blank_lines": "blank lines",
-        "duplicate_lines": "lines that repeat an earlier one",
+        "duplicate_lines": "duplicate lines",
         "characters": "characters",
         "words": "words",
-        "vocabulary": "different words",
+        "vocabulary": "distinct words",
     }
     rows: list[dict[str, Any]] = [
         {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}
@@ -159,7 +157,7 @@ def _print_check(report: Any) -> None:
             print(f"{split}: {file.found}")
         print(
             f"{split}: the longest line is line {file.longest_line}"
-            + (", and a byte order mark" * file.byte_order_mark)
+            + ("; the file begins with a byte-order mark" * file.byte_order_mark)
         )
         for odd in file.oddities:
             print(f"{split}: {odd.what} on {pluralize(odd.lines, 'line')}, first on line {odd.first}")
@@ -174,14 +172,14 @@ def _print_pair_check(report: Any) -> None:
         "encoding": "encoding",
         "pairs": "pairs",
         "blank_lines": "blank lines",
-        "duplicate_pairs": "pairs that repeat an earlier one",
+        "duplicate_pairs": "duplicate pairs",
     }
     sides = {
         "script": "script",
         "words": "words",
-        "distinct": "different, up to case and punctuation",
+        "distinct": "distinct, ignoring case and punctuation",
         "with_several": "with several translations",
-        "longest_line": "number of the longest line",
+        "longest_line": "longest line (number)",
     }
     rows: list[dict[str, Any]] = [
         {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}
@@ -200,7 +198,7 @@ def _print_pair_check(report: Any) -> None:
             rows.append({"": f"{side}: {label}", **{split: getattr(one, key) for split, one in found.items()}})
         for quantile in next(iter(found.values())).word_lengths:
             lengths = {split: one.word_lengths[quantile] for split, one in found.items()}
-            rows.append({"": f"{side}: words in a line, {quantile}", **lengths})
+            rows.append({"": f"{side}: words per line, {quantile}", **lengths})
     print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
     for split, file in report.files.items():
         if file.found:

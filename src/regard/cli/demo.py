@@ -32,9 +32,9 @@ def demo(
     minute
         train four systems in one minute instead
     everything
-        also train the language models that came after GPT, which takes longer
+        also train the language models that came after GPT (takes longer)
     run
-        output folder of both comparisons [default: runs/demo, with a number if it exists]
+        output folder for both comparisons [default: runs/demo, numbered if it already exists]
     """
     from regard.demo import run_demo
 

@@ -32,7 +32,7 @@ class Conversation(Drawing):
             "retry": Command(lambda _: self.retry(), "write another answer to your last message"),
             "text": Command(lambda _: show(self.text, end=""), "print the dialogue"),
             "new": Command(lambda _: self.messages.clear(), "start a new dialogue"),
-            "save": Command(lambda rest: save(rest, self.text), "save the dialogue in a new file", "FILE"),
+            "save": Command(lambda rest: save(rest, self.text), "save the dialogue to a new file", "FILE"),
         }
 
     @property

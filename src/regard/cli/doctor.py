@@ -26,20 +26,20 @@ PARTS = {  # of the cache folder
     "tokens": "tokenized texts and pairs, vocabularies, splits, overlaps and digests; rebuilt when needed",
     "data": "corpora downloaded by `regard data fetch`",
     "phrasebook": "pairs from the built-in grammar; rebuilt when needed",
-    "kernels": "code compiled for this GPU, and the fastest choices; rebuilt when needed",
-    "lists": "lists that a Python program trained on; runs need them to resume",
+    "kernels": "code compiled and tuned for this GPU; rebuilt when needed",
+    "lists": "data that Python programs passed as lists; their runs need it to resume",
     "back-translation": "back-translated sentences; rebuilt when needed",
     "ctranslate2": "models converted for `translate --engine ctranslate2`; rebuilt when needed",
     "claims": "models and results of `regard claims`; rebuilt when needed",
-    "own-code.txt": "approvals of your own code; without this file, name that code again",
+    "own-code.txt": "approvals of your own code; if you delete this file, name that code again to approve it",
 }
 CLEARED = tuple(name for name in PARTS if "." not in name)
 PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split", ".unseen", ".digest")  # of the tokens
 PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
     ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
     ("backports.zstd", "files that end in .zst", 'pip install "regard[data]"'),
-    ("mecab-python3", "BLEU of Japanese by words", 'pip install "regard[ja]"'),
-    ("mecab-ko", "BLEU of Korean by words", 'pip install "regard[ko]"'),
+    ("mecab-python3", "word-level BLEU for Japanese", 'pip install "regard[ja]"'),
+    ("mecab-ko", "word-level BLEU for Korean", 'pip install "regard[ko]"'),
     ("tensorboard", "`train --track tensorboard`", 'pip install "regard[tensorboard]"'),
     ("onnxruntime", "`export --to onnx`", 'pip install "regard[onnx]"'),
     (
@@ -68,7 +68,7 @@ def doctor(
     yes: bool = False,
     json: Json = False,
 ) -> None:
-    """Report on this machine: versions, memory, GPUs, the cache, optional packages, and which faster code it uses.
+    """Report on this machine: versions, memory, GPUs, the cache, optional packages and the faster code in use.
 
         regard doctor
         regard doctor --prune 30
@@ -80,10 +80,9 @@ def doctor(
         first delete cached tokens and vocabularies older than this many days; Regard rebuilds them when needed
     clear
         first delete this part of the cache, after confirmation: tokens, data, phrasebook, kernels, lists,
-        back-translation,
-        ctranslate2 or claims
+        back-translation, ctranslate2 or claims
     yes
-        with --clear: do not ask
+        with --clear: do not ask for confirmation
     """
     from regard.base.cache import cache_folder
     from regard.report.progress import say
@@ -233,13 +232,13 @@ def _prune(folder: Path, days: int) -> str:
 def _clear(folder: Path, yes: bool) -> str:
     """Delete the files Regard wrote to one part of the cache; symbolic links are left in place."""
     if not os.path.lexists(folder):
-        return f"There is no {folder}: nothing to delete."
+        return f"{folder} does not exist, so there is nothing to delete."
     if folder.is_symlink():
-        raise RegardError(f"{folder} is a symbolic link: delete its target yourself if you want to.")
+        raise RegardError(f"{folder} is a symbolic link, which Regard does not follow: delete its target yourself.")
     own, other = _own_and_other(folder)
     size = f"{pluralize(len(own), 'file')}, {format_bytes(sum(map(_size, own)))}"
     if not agreed(f"Delete {folder} ({size}: {PARTS[folder.name]})?", yes):
-        return "Nothing was deleted."
+        return "No deleted runs."
     for file in own:
         file.unlink(missing_ok=True)
     made = {parent for file in own for parent in file.parents if parent.is_relative_to(folder)}
@@ -282,7 +281,7 @@ def _print(facts: dict[str, Any]) -> None:
         machine["threads"] = f"{machine['threads']} ({_threads_from()})"
         machine["gpu"] = "none that PyTorch can use" if not gpus else ""
     for number, gpu in enumerate(gpus):
-        memory = f"{format_bytes(gpu['memory_bytes'])}, {format_bytes(gpu['free_bytes'])} of it free"
+        memory = f"{format_bytes(gpu['memory_bytes'])}, {format_bytes(gpu['free_bytes'])} free"
         machine["gpu" if len(gpus) == 1 else f"gpu {number}"] = f"{gpu['name']} ({gpu['capability']}): {memory}"
     print_facts({name: value for name, value in machine.items() if value != ""}, False)
 
@@ -290,9 +289,9 @@ def _print(facts: dict[str, Any]) -> None:
     print()
     rows = [part | {"bytes": format_bytes(part["bytes"])} for part in cache["parts"]]
     if rows:
-        print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
+        print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "contents"})
     print_prose(
-        f"The cache is {cache['folder']}; set REGARD_CACHE to use another folder. `regard doctor --prune 30` deletes "
+        f"The cache folder is {cache['folder']}; set REGARD_CACHE to use another. `regard doctor --prune 30` deletes "
         "tokens and vocabularies older than 30 days; `regard doctor --clear claims` deletes a whole part, "
         "after confirmation."
     )
@@ -305,12 +304,12 @@ def _print(facts: dict[str, Any]) -> None:
         return
     print()
     if not facts["faster_code"]:
-        print_prose("The package regard.fast is missing: everything runs as the reference implementation.")
+        print_prose("The package regard.fast is missing, so everything runs on the reference implementation.")
         return
     rows = [{**row, "runs": "yes" if row["runs"] else "no"} for row in facts["faster_code"]]
     headings = {"name": f"faster code on {facts['device']}", "runs": "runs", "instead_of": "instead of"}
     print_table(rows, headings | {"why_not": "why not"})
-    print_prose("For all others, the reference implementation runs.")
+    print_prose("Everything else runs on the reference implementation.")
 
 
 def _threads_from() -> str:

@@ -50,10 +50,10 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Evaluate a run on held-out text, and report how the numbers were computed.
+    """Evaluate a run on held-out text and report how the numbers were computed.
 
     Language models get perplexity and bits per character, translators also BLEU and chrF, classifiers accuracy, F1 and
-    a confusion table. Results on the run's own held-out text are also added to report.html in its folder.
+    a confusion matrix. Results on the run's own held-out text are also added to report.html in its folder.
 
         regard evaluate runs/mine
         regard evaluate runs/mine --data other.txt --json
@@ -67,15 +67,15 @@ def evaluate(
         evaluate on this file, folder or corpus instead of the run's own; also report how much of it was in the
         training data
     stream
-        read the text in one pass and carry the state along, as papers on recurrent networks do
+        read the text in one pass, carrying the state along, as papers on recurrent networks do
     segment
-        tokens read at once [default: the model's context, at most 4096; 256 if it has none]
+        tokens to read at once [default: the model's context, at most 4096; 256 if it has none]
     overlap
         tokens of a segment that only warm up the state [default: half]
     rows
-        batch size; affects the speed, and at most the last digits of the results
+        batch size; changes the speed, and at most the last digits of the results
     by_length
-        also report BLEU, chrF and accuracy by the length of the source
+        also report BLEU, chrF and accuracy by source length
     texts
         with --json: also print every source, reference and translation
     bleu_tokenizer
@@ -116,9 +116,9 @@ PRINTED = {"translation": print_quality, "classification": print_labels}  # by t
 def weights_measured(weights: str, average: int | None, ema: float) -> dict[str, str]:
     """Which weights an evaluation used, where there is more to say than that they were the best on validation."""
     if average is not None:
-        return {"weights": f"the mean of the last {average} validations'"}
+        return {"weights": f"mean over the last {average} validations"}
     if weights == "best" and not ema:
         return {}
-    named = {"best": "the best on validation", "last": "of the last step"}.get(weights, f"of step {weights}")
-    of_average = "as they were, not the moving average" if weights == "last" else f"their moving average, ema {ema:g}"
+    named = {"best": "best on validation", "last": "last step"}.get(weights, f"step {weights}")
+    of_average = "not averaged" if weights == "last" else f"moving average, ema {ema:g}"
     return {"weights": named + (f": {of_average}" if ema else "")}

@@ -74,10 +74,10 @@ def check(
     jobs: int | None = None,
     json: Json = False,
 ) -> None:
-    """Run an answer and grade it on random inputs: right, or one sentence about the mistake (exit code 1).
+    """Grade an answer on random inputs: it is right, or one sentence names the mistake (exit code 1).
 
-    In a folder of a class's answers, grade every Python file in a separate process, and print a table that shows who
-    failed on what, how often each mistake occurs, and which answers are the same program.
+    Given a folder of students' answers, grade every Python file in a separate process and print a table of who failed
+    on what, how often each mistake occurs, and which answers are the same program.
 
         regard exercise check causal_mask.py
         regard exercise check causal_mask.py --seed 7
@@ -90,7 +90,7 @@ def check(
     seed
         seed of the random inputs [default: a new one each time]
     jobs
-        with a folder: number of files to grade at a time [default: one per core]
+        with a folder: number of files to grade at once [default: one per core]
     """
     import secrets
 

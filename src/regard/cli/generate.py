@@ -76,21 +76,21 @@ def generate(
     repetition_penalty
         above 1: tokens already in the prompt or the text become less probable
     presence_penalty
-        subtracted from the logits of tokens that the text contains
+        subtract X from the logits of tokens that occur in the text
     frequency_penalty
-        subtracted from a token's logit once for each time it occurs in the text
+        subtract X from a token's logit for each time it occurs in the text
     logit_bias
         add X to the logit of token number TOKEN; -100 forbids it
     regex
-        the text after the prompt must match this regular expression; generation stops there
+        the text after the prompt must match this regular expression; generation stops when the match is complete
     json_schema
-        the text after the prompt must be JSON that fits the schema in this file
+        the text after the prompt must be JSON that conforms to the schema in this file
     choice
         the text after the prompt must be one of these; repeat the option for each text
     seed
         the same seed gives the same text
     beam
-        instead of sampling, print the N most probable ways to finish the line, by beam search of this size
+        instead of sampling, print the N most probable completions of the line, found by beam search of this size
     source
         complete each line of this file; an empty line means no prompt
     """

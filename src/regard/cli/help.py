@@ -21,10 +21,10 @@ DOCUMENTATION = f"Report problems: {HOME}/issues\nDocumentation: docs/ of {HOME}
 COMMAND = re.compile(r"(echo .*\| |\w+=\S+ )?regard ")
 ENVIRONMENT = """Environment:
   REGARD_CACHE     cache folder [default: ~/.cache/regard]
-  REGARD_DATA      folder to search for corpora before the cache
+  REGARD_DATA      folder searched for corpora before the cache
   REGARD_MIRROR    base URL from which `regard data fetch` downloads
-  REGARD_RESIDENT  minutes for which a process that has loaded PyTorch waits for the next
-                   translate, generate, classify or score, so that it starts at once
+  REGARD_RESIDENT  idle minutes to keep a background process with PyTorch loaded, so that
+                   translate, generate, classify and score start at once (Linux only)
   REGARD_TOKEN     token that clients of `regard serve` must send
 
 """

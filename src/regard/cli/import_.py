@@ -31,7 +31,7 @@ def import_run(
     file
         the model: a file or a folder
     run
-        output folder [default: runs/NAME, by the name of the file]
+        output folder [default: runs/NAME, named after the file]
     tokenizer
         for a model without a tokenizer: tokenizer.json of a run, a SentencePiece .model, or llama2.c's tok.bin
         [default for .arpa: words separated by spaces]

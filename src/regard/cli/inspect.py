@@ -38,7 +38,7 @@ CAUSES = Group("Causes", sort_key=1)
 
 
 def inspect(
-    run: Annotated[RunFolder, Parameter(help="folder of the run, or lecture:any-b, a worked example")],
+    run: Annotated[RunFolder, Parameter(help="folder of the run, or a worked example such as lecture:any-b")],
     text: Annotated[str | None, Parameter(group=ARGUMENTS)] = None,
     *unquoted: Annotated[str, Parameter(show=False)],
     target: Annotated[str | None, Parameter(allow_leading_hyphen=True, group=TRANSLATORS, metavar="TEXT")] = None,
@@ -66,7 +66,7 @@ def inspect(
 ) -> None:
     """Show what happens inside a model while it reads a text: predictions, attention, gates and gradients.
 
-    Translators also show the tree of their beam search, and n-grams the order that gave each probability.
+    For translators, also show the beam-search tree; for n-grams, the order that gave each probability.
 
         regard inspect runs/mine "the cat sat on the"
         regard inspect runs/mine "the cat sat on the" --work --step 3
@@ -77,7 +77,7 @@ def inspect(
     Parameters
     ----------
     text
-        the text, or for a translator the source, in quotes; after -- if it begins with - [default: stdin]
+        the text in quotes, for a translator the source; put -- before a text that begins with - [default: stdin]
     target
         inspect this translation instead of the one that beam search finds; for a classifier: the true label
     prefix
@@ -87,7 +87,7 @@ def inspect(
     work
         show the arithmetic of one step: the equations with the model's numbers
     step
-        with --work, --why or --patch: the step, from 0; step 0 reads `<eos>`, step 3 the third token
+        with --work, --why or --patch: the step, counted from 0: step 0 reads `<eos>`, step 3 the third token
         [default: the last; in a translation with --why, the step that wrote one of the two words]
     layer
         show the attention or arithmetic of this layer: 0 is the lowest; translators have self/0, cross/0, encoder/0
@@ -98,7 +98,7 @@ def inspect(
         prediction
     ablate
         show how much log P changes without each part (heads, attention, feedforward, layers, gates, words or orders),
-        compared with removing equally many random components; with several lines, also an interval
+        compared with removing the same number of random components; with several lines, also with intervals
     removed
         with --ablate: replace each value with zero, with its mean over the lines, or with its value in another line
         [default: zero]

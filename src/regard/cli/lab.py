@@ -34,13 +34,13 @@ def lab(
     port
         port to listen on [default: 8117, or any free port]
     host
-        address to listen on; any other than a loopback address lets other machines connect, with the token
+        address to listen on; on any address other than loopback, other machines can connect with the token
     token
         token for other machines [default: a random token, included in the printed URL]
     no_browser
         print the URL and do not open the browser
     read_only
-        for a class: nothing can be trained, deleted, uploaded, checked or written
+        forbid training, deleting, uploading, checking and writing, for example in class
     """
     from regard.base.errors import RegardError
     from regard.web.lab.opening import open_lab

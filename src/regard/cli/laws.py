@@ -11,7 +11,7 @@ from regard.cli.options import ARGUMENTS, Json
 
 
 def laws(target: Annotated[str, Parameter(group=ARGUMENTS, name=("system", "target"))], *, json: Json = False) -> None:
-    """Test a system, or your own layer, against every law of the contract. Exit with code 1 if a law is broken.
+    """Test a system or your own layer against the laws that every model must obey. Exit with code 1 if one is broken.
 
         regard laws lstm
         regard laws ./mine.py:MyCell

@@ -46,7 +46,7 @@ def to_run(type_: Any, tokens: Sequence[Any]) -> Path:
 
 _RUN: dict[str, Any] = {"converter": to_run, "completer": complete_run, "group": ARGUMENTS}
 RunFolder = Annotated[Path, Parameter(help="folder of the run", **_RUN)]
-RunFolders = Annotated[Path, Parameter(name="run", help="folders of the runs", **_RUN)]
+RunFolders = Annotated[Path, Parameter(name="run", help="run folders", **_RUN)]
 OutputFolder = Annotated[Path | None, Parameter(metavar="DIR", group=OUTPUT)]
 
 Corpus = Annotated[str, Parameter(metavar="FILE|NAME", completer=complete_data)]
@@ -62,7 +62,7 @@ Encoding = Annotated[
     ),
 ]
 Split = Annotated[str, one_of_these("train", "valid", "test", "all")]
-Size = Annotated[str, one_of_these("tiny", "small", "medium", "large", help="size of the model")]
+Size = Annotated[str, one_of_these("tiny", "small", "medium", "large", help="model size")]
 Track = Annotated[
     str,
     one_of_these(
@@ -104,7 +104,7 @@ Average = Annotated[
 Precision = Annotated[
     str,
     one_of_these(
-        "fp32", "bf16", "int8", group=MODEL, help="bf16 is faster on a GPU, int8 (gpt, llama) on a CPU; both less exact"
+        "fp32", "bf16", "int8", group=MODEL, help="faster but less exact: bf16 on a GPU, int8 (gpt, llama) on a CPU"
     ),
 ]
 Device = Annotated[str, Parameter(metavar="{auto,cpu,cuda}", group=MODEL, help="auto selects a GPU if there is one")]

@@ -54,12 +54,12 @@ def print_quality(facts: dict[str, Any], as_json: bool) -> None:
     print_facts(plain, False)
     if rows is not None:
         for row in rows:
-            row["words"] = f"{row['shortest']}–{row['longest']}" if row["longest"] else f"{row['shortest']} and more"
+            row["words"] = f"{row['shortest']}–{row['longest']}" if row["longest"] else f"{row['shortest']} or more"
         print()
         columns = {
             "words": "source words", "sentences": "sentences", "bleu": "BLEU", "chrf": "chrF", "accuracy": "exact",
         }  # fmt: skip
-        print_table(rows, columns, "By length of the source")
+        print_table(rows, columns, "By source length")
 
 
 MAX_COLUMNS = 12  # labels of a confusion table that fits a screen
@@ -86,7 +86,7 @@ def print_labels(facts: dict[str, Any], as_json: bool) -> None:
     if len(labels) <= MAX_COLUMNS:
         rows = [{"": gold, **{f"as {label}": row.get(label, 0) for label in labels}} for gold, row in table.items()]
         headings = {"": "", **{f"as {label}": label for label in labels}}
-        print_table(rows, headings, "Confusion: a row for each true label, a column for each prediction")
+        print_table(rows, headings, "Confusion matrix: a row for each true label, a column for each predicted label")
         return
     mistakes = [
         {"gold": gold, "predicted": guess, "lines": count}
@@ -95,5 +95,5 @@ def print_labels(facts: dict[str, Any], as_json: bool) -> None:
         if gold != guess
     ]
     mistakes.sort(key=lambda row: -row["lines"])
-    headings = {"gold": "true label", "predicted": "taken for", "lines": "lines"}
-    print_table(mistakes[:MOST_MISTAKES], headings, f"The most common of {len(mistakes)} kinds of mistakes")
+    headings = {"gold": "true label", "predicted": "predicted as", "lines": "lines"}
+    print_table(mistakes[:MOST_MISTAKES], headings, f"The most common of {len(mistakes)} kinds of mistake")

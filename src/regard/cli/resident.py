@@ -40,7 +40,7 @@ def idle_minutes() -> float:
         minutes = -1.0
     if not 0 <= minutes <= 1440:
         raise RegardError(
-            f"{SWITCH} is the number of idle minutes after which the resident process ends, as in {SWITCH}=10, "
+            f"{SWITCH} must be the number of idle minutes after which the resident process ends, as in {SWITCH}=10, "
             f"not {text[:40]!r}."
         )
     return minutes

@@ -100,7 +100,7 @@ def _local_time(created: Any) -> str | None:
 def runs_compare(*runs: RunFolders, json: Json = False) -> None:
     """Show the results of two or more runs side by side, and every setting in which they differ.
 
-    Settings that only one of them has are counted; --json lists them.
+    Settings that only one run has are counted; --json lists them.
 
         regard runs compare runs/mine runs/other
     """
@@ -154,7 +154,7 @@ def runs_rename(run: RunFolder, name: Annotated[str, Parameter(group=ARGUMENTS)]
 
 @runs_app.command(name="remove", usage="regard runs remove RUN... [OPTIONS]")
 def runs_remove(*runs: RunFolders, yes: bool = False) -> None:
-    """Delete runs after confirmation. Files that Regard did not write are kept, and runs in training are not deleted.
+    """Delete runs after confirmation. Runs in training are refused, and files that Regard did not write are kept.
 
         regard runs remove runs/old runs/older
         regard runs remove runs/old --yes
@@ -162,7 +162,7 @@ def runs_remove(*runs: RunFolders, yes: bool = False) -> None:
     Parameters
     ----------
     yes
-        do not ask
+        do not ask for confirmation
     """
     from regard.base.locks import is_locked
     from regard.report.progress import say
@@ -174,7 +174,7 @@ def runs_remove(*runs: RunFolders, yes: bool = False) -> None:
     for run in runs:  # all of them, before the first is removed
         check_removable(run)
         if is_locked(run / ".lock"):
-            raise RegardError(f"{run} is being trained: stop it first, or wait until it ends.")
+            raise RegardError(f"{run} is still training: stop it first, or wait until it finishes.")
     size = format_bytes(sum(map(size_on_disk, runs)))
     what = f"{runs[0]}" if len(runs) == 1 else f"{pluralize(len(runs), 'run')}: {', '.join(map(str, runs))}"
     if not agreed(f"Remove {what} ({size})?", yes):

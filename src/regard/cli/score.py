@@ -29,7 +29,7 @@ def score(
     device: Device = "auto",
     json: JsonLines = False,
 ) -> None:
-    """Score each line of stdin: print its natural log-probability, its number of tokens and the line, tab-separated.
+    """Score each line of stdin: print its log-probability (natural log), number of tokens and text, tab-separated.
 
     Translators and classifiers score pairs, `source⇥target` on each line: log P(target | source). Each line is scored
     as soon as it arrives.

@@ -15,7 +15,7 @@ from regard.cli.options import TRANSLATORS, Device, Engine, Precision, RunFolder
 def serve(
     *runs: Annotated[
         RunFolders,
-        Parameter(help="folders of the runs, whose names become the names of the models"),
+        Parameter(help="folders of the runs; each model is named after its folder"),
     ],
     host: Annotated[str, Parameter(metavar="ADDRESS")] = "127.0.0.1",
     port: int = 8000,
@@ -32,8 +32,8 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: language models with OpenAI's API, translators with LibreTranslate's, and classifiers.
 
-    The server prints its URL when it is ready; open it to try the models; /docs documents the API. SIGTERM finishes
-    running requests and exits; SIGHUP reloads runs that were replaced.
+    When ready, the server prints its URL: open it to try the models, and /docs to read about the API. On SIGTERM the
+    server finishes running requests and exits; on SIGHUP it reloads runs that were replaced.
 
         regard serve runs/mine
         regard serve runs/mine runs/translator --port 9000
@@ -42,7 +42,7 @@ def serve(
     Parameters
     ----------
     host
-        address to listen on; any other than a loopback address requires a token
+        address to listen on; any address other than loopback requires a token
     port
         port to listen on; 0 = any free port
     token
@@ -51,7 +51,7 @@ def serve(
     languages
         languages of a translator whose run does not name them
     engine
-        engine of the beam search: regard, or, on a CPU, ctranslate2 or ctranslate2-int8 (8-bit weights)
+        program that runs the beam search; ctranslate2 and ctranslate2-int8 (8-bit weights) run on a CPU
     queue
         maximum number of texts or sentences per model, running or waiting; beyond it, HTTP 503
     access_log

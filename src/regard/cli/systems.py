@@ -6,9 +6,9 @@ from regard.cli.options import Json
 
 
 def systems(*, json: Json = False) -> None:
-    """List the systems with year, task and paper.
+    """List the systems (kinds of model) with year, task and paper.
 
-    `regard train NAME` trains one.
+    Train one with `regard train NAME`.
 
         regard systems
         regard systems --json
@@ -22,4 +22,4 @@ def systems(*, json: Json = False) -> None:
     if json:
         print_json(rows)
     else:
-        print_table(rows, {"name": "system", "year": "year", "title": "what it is", "task": "task", "paper": "paper"})
+        print_table(rows, {"name": "system", "year": "year", "title": "description", "task": "task", "paper": "paper"})

@@ -44,7 +44,7 @@ def train(
     /,
     *settings: Settings,
     data: Corpus | None = None,
-    size: Annotated[Size | None, Parameter(help="size of the model [default: small; tiny for a small corpus]")] = None,
+    size: Annotated[Size | None, Parameter(help="model size [default: small; tiny for a small corpus]")] = None,
     seed: int | None = None,
     budget: Annotated[str | None, Parameter(metavar="TIME|TOKENS")] = None,
     start: Annotated[Path | None, Parameter(name="--from", metavar="RUN", completer=complete_run)] = None,
@@ -70,19 +70,19 @@ def train(
     data
         a file, a folder or the name of a corpus (`regard data`) [default: pyref; translators: phrasebook]
     seed
-        seed of the random numbers, short for --training.seed [default: 1]
+        random seed, short for --training.seed [default: 1]
     budget
-        60s, 10m or 2h of wall-clock time, or a number of tokens such as 5M; short for --training.budget
+        wall-clock time (60s, 10m, 2h) or number of tokens (5M) to train for; short for --training.budget
     start
         fine-tune: start from the weights and the tokenizer of this run
     dry_run
-        estimate parameters, memory and time from three measured steps, and stop
+        estimate parameters, memory and time from three measured steps and stop
     tune
-        tune the settings first, in this many trials with the same budget each, saved in RUN-trials; 0 = no tuning
+        first tune the settings in this many trials, each with the same budget, saved in RUN-trials; 0 = no tuning
     run
         output folder [default: runs/SYSTEM-CORPUS]
     print_recipe
-        print every setting with its documentation as TOML, and stop
+        print every setting with its documentation as TOML and stop
     """
     began = time.perf_counter()  # before anything heavy is imported
     check_systems([target] if target is not None and not target.startswith("--") else [])

@@ -83,7 +83,7 @@ def translate(
     source
         translate this file instead of stdin; for subtitles (.srt, .vtt), the text of each cue
     engine
-        program that runs the search; those of CTranslate2 run on a CPU, and ctranslate2-int8 is the fastest
+        program that runs the beam search; the ctranslate2 engines run on a CPU, and ctranslate2-int8 is the fastest
     """
     from regard.cli.file_to_file import ReadAhead, line_by_line, run_digests
     from regard.decoding.sampling import Sampling

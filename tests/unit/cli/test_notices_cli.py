@@ -191,11 +191,11 @@ def test_names_and_settings_are_told_apart():
 
 def test_which_weights_were_measured_is_said():
     assert weights_measured("best", None, 0.0) == {}
-    assert weights_measured("last", None, 0.0) == {"weights": "of the last step"}
-    assert weights_measured("40", None, 0.0) == {"weights": "of step 40"}
-    assert weights_measured("best", 3, 0.0) == {"weights": "the mean of the last 3 validations'"}
-    assert weights_measured("best", None, 0.9)["weights"].endswith("their moving average, ema 0.9")
-    assert weights_measured("last", None, 0.9)["weights"].endswith("not the moving average")
+    assert weights_measured("last", None, 0.0) == {"weights": "last step"}
+    assert weights_measured("40", None, 0.0) == {"weights": "step 40"}
+    assert weights_measured("best", 3, 0.0) == {"weights": "mean over the last 3 validations"}
+    assert weights_measured("best", None, 0.9)["weights"].endswith("moving average, ema 0.9")
+    assert weights_measured("last", None, 0.9)["weights"].endswith("not averaged")
 
 
 # -- input -----------------------------------------------------------------------------------------------------------
@@ -252,10 +252,10 @@ def test_a_confusion_table_has_a_row_for_each_true_label_and_a_column_for_each_p
     assert ["l00", "7", "3"] in rows
     assert ["l01", "0", "5"] in rows
     printing.print_labels(labels(12), False)
-    assert "Confusion:" in capsys.readouterr().out
+    assert "Confusion matrix:" in capsys.readouterr().out
     printing.print_labels(labels(13), False)
     out = capsys.readouterr().out
-    assert "The most common of 12 kinds of mistakes" in out
+    assert "The most common of 12 kinds of mistake" in out
     assert out.index("l12") < out.rindex("l01")
     last = out[out.index("The most common") :]
     assert last.index("l12") < last.index("l05")  # the commonest first
@@ -271,7 +271,7 @@ def test_quality_is_shown_with_its_signature_and_lengths_with_their_words(capsys
     out = capsys.readouterr().out
     assert "12.35   nrefs:1" in out or "12.34   nrefs:1" in out
     assert "1–5" in out
-    assert "6 and more" in out
+    assert "6 or more" in out
 
 
 def test_the_rows_of_runs_say_their_state_and_measure():

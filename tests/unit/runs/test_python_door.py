@@ -376,11 +376,11 @@ def test_an_average_is_said_counted_and_named(lstm, folder):
     "given, said",
     [
         (("best", None, 0.0), None),
-        (("last", None, 0.0), "of the last step"),
-        (("200", None, 0.0), "of step 200"),
-        (("best", 3, 0.9), "the mean of the last 3 validations'"),
-        (("best", None, 0.99), "the best on validation: their moving average, ema 0.99"),
-        (("last", None, 0.99), "of the last step: as they were, not the moving average"),
+        (("last", None, 0.0), "last step"),
+        (("200", None, 0.0), "step 200"),
+        (("best", 3, 0.9), "mean over the last 3 validations"),
+        (("best", None, 0.99), "best on validation: moving average, ema 0.99"),
+        (("last", None, 0.99), "last step: not averaged"),
     ],
 )
 def test_an_evaluation_says_which_weights_it_measured(given, said):
