@@ -78,8 +78,8 @@ def test_a_word_is_swapped_with_the_other_text(lab, page, gpt):
     open_view(lab, page, "gpt")
     page.locator(".words button").nth(5).click()
     assert part_of(page).input_value() == "embedding@5"
-    page.get_by_role("button", name="Swap in from other text").click()
-    field = page.get_by_label("Other text to take values from")
+    page.get_by_role("button", name="Swap in from another text").click()
+    field = page.get_by_label("Text to take values from")
     expect(field).to_be_focused()
     field.fill(OTHER)
     field.press("Enter")
@@ -118,7 +118,7 @@ def test_the_lens_is_a_grid_and_a_row_of_the_ablation_applies_itself(lab, page, 
     assert [word.replace("␣", " ") for word in shown] == [top[0][0].replace("␣", " ") for top in found.layers[0].top]
     page.locator(".lens td").last.focus()
     page.keyboard.press("ArrowLeft")
-    assert "KL to the prediction" in page.locator("#spoken").text_content()
+    assert "KL divergence from the final prediction" in page.locator("#spoken").text_content()
     page.get_by_role("button", name="Remove each part").click()
     page.wait_for_selector(".effects tbody tr")
     effects = ablate([reading], "heads").effects
@@ -138,7 +138,7 @@ def test_a_cell_of_the_patching_swaps_that_part(lab, page, gpt):
     canvas.focus()
     page.keyboard.press("Home")
     grid = patch(*readings, "layers", answers)
-    assert "brings back" in page.locator("#spoken").text_content()
+    assert "restores" in page.locator("#spoken").text_content()
     expect(page.locator(".answered h3")).to_contain_text(f"after “{grid.columns[-1]}”")
     page.keyboard.press("Enter")
     page.wait_for_function("() => location.hash.includes('change=swap')")
@@ -163,7 +163,7 @@ def test_why_a_and_not_b_says_how_faithful_each_method_is(lab, page):
     page.keyboard.press("Enter")
     expect(page.locator(".answered")).to_contain_text("Completeness error of the integrated gradients")
     expect(page.locator(".answered")).to_contain_text("lower is more faithful")
-    page.get_by_role("button", name="What heads do").click()
+    page.get_by_role("button", name="Head roles").click()
     expect(page.locator(".answered .problem")).to_contain_text("has no causal attention")
 
 
@@ -173,7 +173,7 @@ def test_a_changed_translator_says_what_it_would_write(lab, page):
     open_view(lab, page, name, view="translation", text=text, change=f"zero {place} {name}")
     own = run.trace(text, intervene={place: 0.0}).translation
     assert own != run.translate(text)
-    expect(page.locator(".compared")).to_contain_text(f"With this change the translation would be “{own}”.")
+    expect(page.locator(".compared")).to_contain_text(f"With this change, the translation would be “{own}”.")
     with_target = run.trace(text, target=run.translate(text), intervene={place: 0.0})
     assert abs(changed_to(page, 1) - log_of(with_target, 1)) < 0.006
     page.locator(".words").first.locator("button").nth(1).click()  # a source word
@@ -204,7 +204,7 @@ def test_the_saved_page_has_before_and_after(lab, page, gpt, tmp_path):
     changed_to(page, 6)
     page.wait_for_selector(".lens")
     with page.expect_download() as download:
-        page.get_by_role("button", name="Save as a page").click()
+        page.get_by_role("button", name="Save as HTML").click()
     file = tmp_path / "saved.html"
     download.value.save_as(file)
     page.goto(file.as_uri())

@@ -41,7 +41,7 @@ def test_two_runs_are_at_the_same_step_of_a_text_of_one_token(mixed, page):
 def test_a_saved_page_of_two_runs_moves_as_one(mixed, page, tmp_path):
     open_sentence(mixed, page, ("letters", "pieces"), "The cat sees")
     with page.expect_download() as saved:
-        page.click("text=Save as a page")
+        page.click("text=Save as HTML")
     file = tmp_path / "page.html"
     saved.value.save_as(file)
     page.goto(file.as_uri())
@@ -80,7 +80,7 @@ def test_numbers_beside_hebrew_are_not_turned(mixed, page):
     }).map((one) => one.textContent)""")
     assert turned == []
     assert page.locator(".words button > b > bdi").count() == page.locator(".words button").count()
-    page.click("text=Every step as a table")
+    page.click("text=All steps as a table")
     assert "\N{FIRST STRONG ISOLATE}" in page.locator(".reading .numbers tbody").last.inner_text()
 
 
@@ -144,7 +144,7 @@ def test_the_text_view_says_what_it_is_doing_under_every_heading(lab, page):
     with page.expect_request("**/api/text/statistics"):
         page.goto(f"{lab.url}#/text?corpus=copy")
     for row in range(4):
-        expect(page.locator(".tokenizer .pieces").nth(row)).to_have_text("Waiting for the text …")
+        expect(page.locator(".tokenizer .pieces").nth(row)).to_have_text("Loading the text …")
     held[0].continue_()
     expect(page.locator(".tokenizer .cut")).to_have_count(4)
 
@@ -155,7 +155,7 @@ def test_the_tour_speaks_of_a_slider_only_where_there_is_one(lab, page):
     tour = page.get_by_role("dialog", name="Tour")
     for _ in range(2):
         tour.get_by_role("button", name="Next").click()
-    expect(tour.locator("h3")).to_have_text("What it writes")
+    expect(tour.locator("h3")).to_have_text("Samples")
     assert page.locator(".samples input[type=range]").count() == 0
     assert "slider" not in tour.inner_text()
 
@@ -184,7 +184,7 @@ def test_going_on_shows_at_once_and_cannot_be_asked_twice(stopped_lab, page):
     page.route("**/api/runs/go-on", lambda route: held.append(route))
     page.goto(f"{stopped_lab.url}#/runs?run=mine")
     with page.expect_request("**/api/runs/go-on"):
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Resume").click()
     waiting = page.get_by_role("button", name="Starting …")
     expect(waiting).to_be_disabled()
     expect(page.locator(".run-card .state")).to_contain_text("Resuming from the last checkpoint")
@@ -193,4 +193,4 @@ def test_going_on_shows_at_once_and_cannot_be_asked_twice(stopped_lab, page):
     expect(page.locator(".run-card .state")).to_contain_text("Training: step")
     assert len(held) == 1
     page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_role("button", name="Go on")).to_be_enabled()
+    expect(page.get_by_role("button", name="Resume")).to_be_enabled()

@@ -54,8 +54,8 @@ def test_a_run_keeps_its_colour_whatever_else_is_drawn(mixed, page):
     colour = "() => document.querySelector('.plot [data-name^=letters] path').getAttribute('stroke')"
     open_runs(mixed, page, "hebrew", "pieces", "letters")
     first = page.evaluate(colour)
-    page.get_by_role("checkbox", name="Draw pieces").uncheck()
-    page.get_by_role("checkbox", name="Draw hebrew").uncheck()
+    page.get_by_role("checkbox", name="Show pieces").uncheck()
+    page.get_by_role("checkbox", name="Show hebrew").uncheck()
     expect(page.locator(".plot .line")).to_have_count(1)
     assert page.evaluate(colour) == first
     page.reload()

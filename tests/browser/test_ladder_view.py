@@ -37,11 +37,11 @@ def test_a_comparison_is_a_table_a_chart_and_a_sample_of_each(compared, page):
     page.locator(".rungs .plot").focus()
     page.keyboard.press("Home")
     expect(page.locator("#spoken")).to_contain_text("95 % interval")
-    page.get_by_role("button", name="while they learned").click()
+    page.get_by_role("button", name="learning curves").click()
     expect(page.locator(".chart .line")).to_have_count(3)
 
     with page.expect_download() as waiting:
-        page.get_by_role("link", name="Save as one file").click()
+        page.get_by_role("link", name="Download the report").click()
     assert Path(waiting.value.path()).read_bytes() == (compared.folder / "compared" / "report.html").read_bytes()
 
 

@@ -80,7 +80,7 @@ def test_a_translator_is_used_by_keyboard_alone(page, pages):
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("A dog.")
     page.keyboard.press("Enter")
-    read = "document.querySelectorAll('[aria-label=\"words of the source\"] button').length"
+    read = "document.querySelectorAll('[aria-label=\"source words\"] button').length"
     page.wait_for_function(f"() => {read} === 7")  # six characters and the end
     assert page.get_by_label("Sentence").input_value() == "A dog."
 
@@ -293,11 +293,11 @@ def test_a_part_is_changed_and_both_sides_are_shown(page, pages, trained_folder)
     assert page.locator(".pair.two .head-name").count() == 2
     page.get_by_role("button", name="Undo", exact=True).click()
     page.locator(".compared").wait_for(state="hidden")
-    page.get_by_role("button", name="Expected", exact=True).click()
+    page.get_by_role("button", name="Predictions", exact=True).click()
     page.locator(".words button").nth(5).click()
     assert part.input_value() == "embedding@5"
-    page.get_by_role("button", name="Swap in from other text").click()
-    page.get_by_label("Other text to take values from").fill(other)
+    page.get_by_role("button", name="Swap in from another text").click()
+    page.get_by_label("Text to take values from").fill(other)
     page.keyboard.press("Enter")
     readings = [read_text(run.model, run.tokenizer, one) for one in (text, other)]
     swapped = run.trace(text, intervene=replacements(["swap embedding@5"], *readings))
@@ -319,9 +319,9 @@ def test_a_changed_translator_says_what_it_would_write(page, pages, trained_fold
     page.get_by_label("search").select_option("1")
     page.get_by_role("button", name="Translate").click()
     page.wait_for_function(
-        "() => document.querySelectorAll('[aria-label=\"words of the source\"] button').length === 13"
+        "() => document.querySelectorAll('[aria-label=\"source words\"] button').length === 13"
     )
-    page.locator("[aria-label='words of the source'] button").nth(2).click()
+    page.locator("[aria-label='source words'] button").nth(2).click()
     part = page.get_by_label("Part of the model to change")
     assert part.input_value() == "encoder/embedding@2"
     page.get_by_role("button", name="Replace with mean").click()

@@ -37,7 +37,7 @@ def test_an_address_shows_the_same_to_a_colleague(lab, page):
 def test_what_is_chosen_stands_in_the_address(lab, page):
     seen(page)
     page.goto(f"{lab.url}#/runs?show=gpt&show=lstm")
-    page.get_by_role("checkbox", name="Draw gpt").uncheck()
+    page.get_by_role("checkbox", name="Show gpt").uncheck()
     page.get_by_role("button", name="Tokens/s").click()
     page.get_by_role("checkbox", name="log x").check()
     assert "metric=tokens_per_second" in page.url
@@ -94,10 +94,10 @@ def test_a_run_is_started_from_the_form_watched_stopped_and_goes_on(own_lab, pag
     before = page.locator(".run-card .state").text_content()
     expect(page.locator(".run-card .state")).not_to_have_text(before)  # new points come by themselves
     page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_role("button", name="Go on")).to_be_visible(timeout=120_000)
+    expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=120_000)
     stopped = page.locator(".run-card .state").text_content()
     assert stopped.strip().startswith("Stopped: step")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.locator(".run-card .state")).to_contain_text("Training: step")
     page.goto("about:blank")  # nobody looks, and it trains
     end = time.monotonic() + 600

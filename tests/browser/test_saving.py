@@ -36,7 +36,7 @@ def test_a_chart_is_saved_as_a_drawing_a_picture_and_numbers(lab, page, tmp_path
 def test_a_run_is_saved_as_the_page_that_its_training_wrote(lab, page, tmp_path):
     page.goto(lab.url + "#/runs?run=lstm")
     page.wait_for_selector(".run-card .samples pre")
-    file = saved(page, page.get_by_role("link", name="Save as one file"), tmp_path)
+    file = saved(page, page.get_by_role("link", name="Download the report"), tmp_path)
     assert file.name == "lstm.html"
     assert file.read_bytes() == (lab.folder / "lstm" / "report.html").read_bytes()
 

@@ -67,7 +67,7 @@ def test_all_heads_are_seen_and_a_cell_is_read_by_keyboard(lab, page, gpt):
     page.keyboard.press("Home")
     page.keyboard.press("PageDown")  # the last row, the first column
     said = page.locator("#spoken").text_content()
-    row, column, weight = re.fullmatch(r"“(.)” looked at “(.*)”: ([\d.]+)", said).groups()
+    row, column, weight = re.fullmatch(r"“(.)” attended to “(.*)”: ([\d.]+)", said).groups()
     last = list(trace.attention.values())[-1][-1]
     assert (row, column) == ("e", "<eos>")
     assert abs(float(weight) - last[-1, 0]) < 0.0075
@@ -126,7 +126,7 @@ def test_the_sliders_move_the_distribution_that_generate_draws_from(lab, page, g
         assert abs(percent(told) - one.drawn) < 0.006
     page.locator(".sliders label:has-text('temperature') input").fill("0")
     page.wait_for_function("() => document.querySelectorAll('.write .choice-row:not(.out)').length === 1")
-    page.click("text=Write one token")
+    page.click("text=Generate one token")
     page.wait_for_function("text => document.querySelector('textarea').value !== text", arg=TEXT)
     assert page.input_value("textarea") == gpt.generate(TEXT, max_tokens=1, temperature=0)
 
@@ -146,7 +146,7 @@ def test_what_is_too_long_is_said_and_what_looks_like_code_is_text(lab, page):
 def test_the_page_that_is_saved_is_that_of_inspect_for_all_runs(lab, page, tmp_path):
     open_view(lab, page)
     with page.expect_download() as saved:
-        page.click("text=Save as a page")
+        page.click("text=Save as HTML")
     file = tmp_path / "page.html"
     saved.value.save_as(file)
     page.goto(file.as_uri())
@@ -168,7 +168,7 @@ def test_it_opens_on_the_same_held_out_sentence_and_offers_the_next(lab, page, g
     page.goto("about:blank")
     page.goto(f"{lab.url}#/sentence?run=gpt")
     page.wait_for_function("text => document.querySelector('textarea')?.value === text", arg=first)
-    page.get_by_role("button", name="A held-out sentence").click()
+    page.get_by_role("button", name="Held-out sentence").click()
     page.wait_for_function("text => document.querySelector('textarea').value !== text", arg=first)
     assert page.input_value("textarea") in held
 
@@ -186,11 +186,11 @@ def test_a_run_that_has_hardly_learned_says_so(lab, page, trained_folder):
     assert found["perplexity"] > found["bigram"] > 1  # it trained for a few steps on letters
     open_view(lab, page, ("gpt", "ngram"))
     expect(page.locator(".panel[data-run=gpt] .not-learned")).to_contain_text(
-        "after 24 steps: this model has not learned yet"
+        "after 24 steps: this model has hardly learned anything yet"
     )
     expect(page.locator(".panel[data-run=ngram] .not-learned")).to_be_hidden()
     page.goto(f"{lab.url}#/translation?run=transformer&text={quote('The cat is here.')}")
-    expect(page.locator(".panel[data-run=transformer] .not-learned")).to_contain_text("not learned yet")
+    expect(page.locator(".panel[data-run=transformer] .not-learned")).to_contain_text("hardly learned anything yet")
     expect(page.locator(".aligned canvas")).to_have_count(0)
     page.get_by_role("button", name="Show it anyway").click()
     expect(page.locator(".aligned canvas")).to_be_visible()

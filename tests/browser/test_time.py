@@ -59,7 +59,7 @@ def test_the_film_plays_to_its_end_and_is_saved_as_a_page_that_plays(lab, page, 
     page.wait_for_selector(".time[data-moment='24']")
     page.wait_for_selector("text=▶ Play")
     with page.expect_download() as saved:
-        page.click("text=Save the film as a page")
+        page.click("text=Save the film as HTML")
     saved.value.save_as(tmp_path / "film.html")
     page.goto((tmp_path / "film.html").as_uri())
     frames = page.locator("[data-frame]")

@@ -32,7 +32,7 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
     target.locator("button").nth(step).click()
     said = page.inner_text(".said")
     assert f"Step {step} of {trace.steps - 1} read “{trace.tokens[step]}”" in said
-    assert f"Then came “{trace.targets[step]}”" in said
+    assert f"The next word was “{trace.targets[step]}”" in said
     assert f"rank {trace.rank[step]}." in said
     page.keyboard.press("ArrowLeft")
     assert f"Step {max(step - 1, 0)} of " in page.inner_text(".said")
@@ -43,7 +43,7 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
         assert page.locator(f".part.{name}").is_visible() == bool(there)
     if trace.attention:
         page.wait_for_selector(".sheet canvas[data-chosen*=layer]")
-        expect(page.locator(".part.attention .readout")).to_contain_text("looked at")
+        expect(page.locator(".part.attention .readout")).to_contain_text("attended to")
     if trace.source:
         target.locator("button").first.hover()
         shades = page.evaluate(

@@ -22,7 +22,7 @@ def open_view(lab, page, more=""):
 
 def test_the_translation_is_that_of_translate_and_its_words_are_linked(lab, page, translator):
     open_view(lab, page)
-    assert page.inner_text(".answer") == (translator.translate(TEXT) or "(nothing)")
+    assert page.inner_text(".answer") == (translator.translate(TEXT) or "(empty)")
     page.locator(".words").last.locator("button").first.hover()
     lit = "() => [...document.querySelectorAll('.words')[{}].children].filter(one => one.style.background).length"
     page.wait_for_function(f"() => ({lit.format(0)})() === {len(TEXT) + 1}")  # letters, and the end
@@ -44,7 +44,7 @@ def test_another_word_and_the_rest_is_translated_again(lab, page, translator):
     begins = page.evaluate("() => new URLSearchParams(location.hash.split('?')[1]).get('prefix')")
     assert len(begins) == 1
     answer = page.inner_text(".answer")
-    assert answer == (translator.trace(TEXT, prefix=begins).translation or "(nothing)")
+    assert answer == (translator.trace(TEXT, prefix=begins).translation or "(empty)")
     page.click("text=Clear the prefix")
     page.wait_for_function("text => document.querySelector('.answer').textContent === text", arg=first)
 

@@ -155,7 +155,7 @@ def _lines(result: BenchResult) -> list[dict[str, Any]]:
         {
             "name": result.row.name,
             "work": result.row.work,
-            "calls": f"{result.row.warm_up}, then {result.row.calls} a turn",
+            "calls": f"{result.row.warm_up}, then {result.row.calls} per round",
             "regard": _rate(result, ours),
             "peer": peer.contender.name,
             "rate": _rate(result, peer),
@@ -173,7 +173,7 @@ def _tell_load(load: Load) -> None:
     from regard.report.progress import say
 
     said = _load_line(load)
-    who = f"{load.server}, {load.clients} client{'s' * (load.clients > 1)}, turn {len(load.rates)}"
+    who = f"{load.server}, {load.clients} client{'s' * (load.clients > 1)}, round {len(load.rates)}"
     ratio = f" ({said['times']} one client)" if load.clients > 1 and said["times"] else ""
     say(
         f"{who}: {said['rate']}{ratio}, {said['own']} per CPU second, "
@@ -206,7 +206,7 @@ def _print_loads(loads: Sequence[Load], place: BenchPlace) -> None:
     from regard.report.table import print_table
 
     headings = {
-        "server": "server", "clients": "clients", "rate": "rate", "times": "one client ×", "requests": "requests/s",
+        "server": "server", "clients": "clients", "rate": "rate", "times": "× one client", "requests": "requests/s",
         "first": "first token, ms", "whole": "full text, ms", "own": "tokens per CPU second",
         "same": "same texts as alone", "note": "note",
     }  # fmt: skip

@@ -123,10 +123,10 @@ def _instead(verb: str, text: str, words: list[str]) -> str:
         return f"put the run first, as in `{verb} {shlex.quote(text)}`."
     if verb in ("regard translate", "regard classify", "regard score"):
         if os.path.isfile(text):
-            return f"redirect a file to the input, as in `{verb} {run} < {shlex.quote(text)}`."
+            return f"redirect the file to stdin, as in `{verb} {run} < {shlex.quote(text)}`."
         return f"pipe the text in, as in `echo {shlex.quote(text)} | {verb} {run}`."
     if verb == "regard generate":
-        return f"give the text to continue as in `{verb} {run} --prompt {shlex.quote(text)}`."
+        return f"give the text to continue with --prompt, as in `{verb} {run} --prompt {shlex.quote(text)}`."
     return f"see `{verb} --help`."
 
 

@@ -141,7 +141,7 @@ class Drawing(Talk):
             ),
             "top-p": Command(
                 change("top_p", float),
-                "sample from the most probable tokens that sum to P",
+                "sample from the most probable tokens whose probabilities sum to P",
                 "P",
                 lambda: self.sampling.top_p,
             ),

@@ -238,7 +238,7 @@ def _clear(folder: Path, yes: bool) -> str:
     own, other = _own_and_other(folder)
     size = f"{pluralize(len(own), 'file')}, {format_bytes(sum(map(_size, own)))}"
     if not agreed(f"Delete {folder} ({size}: {PARTS[folder.name]})?", yes):
-        return "No deleted runs."
+        return "Nothing was deleted."
     for file in own:
         file.unlink(missing_ok=True)
     made = {parent for file in own for parent in file.parents if parent.is_relative_to(folder)}

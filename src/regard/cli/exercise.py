@@ -54,7 +54,7 @@ def exercise(
             return
         print_table([row | {"level": "★" * row["level"]} for row in rows], headings)
         print(
-            "\n`regard exercise NAME --out mine.py` writes one; `regard exercise check mine.py` grades it.",
+            "\nWrite one with `regard exercise NAME --out mine.py`; grade it with `regard exercise check mine.py`.",
             file=sys.stderr,
         )
         return
@@ -62,7 +62,7 @@ def exercise(
     path = out or Path(f"{name.replace('-', '_')}.py")
     write_sheet(chosen, path)
     print(path)
-    graded = "its last cell" if path.suffix == ".ipynb" else f"regard exercise check {path}"
+    graded = "the last cell" if path.suffix == ".ipynb" else f"regard exercise check {path}"
     print(f"Fill in the blank, then run: {graded}", file=sys.stderr)
 
 

@@ -90,8 +90,8 @@ def _finish(part: Path, out: Path) -> None:
         rename_new(part, out)
     except RegardError:
         raise RegardError(
-            f"Another program created {out} in the meantime: move it away and run the same command again, which "
-            f"renames {part}."
+            f"Another program created {out} in the meantime: move it away and run the same command again to "
+            f"rename {part}."
         ) from None
 
 

@@ -17,7 +17,7 @@ from cyclopts.help.formatters import DefaultFormatter
 from regard.cli.options import ARGUMENTS, OPTIONS
 
 HOME = "https://github.com/regard-toolkit/regard"
-DOCUMENTATION = f"Report problems: {HOME}/issues\nDocumentation: docs/ of {HOME}"
+DOCUMENTATION = f"Report problems: {HOME}/issues\nDocumentation: {HOME}/tree/main/docs"
 COMMAND = re.compile(r"(echo .*\| |\w+=\S+ )?regard ")
 ENVIRONMENT = """Environment:
   REGARD_CACHE     cache folder [default: ~/.cache/regard]

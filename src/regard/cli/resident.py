@@ -62,7 +62,7 @@ def answered_there(words: list[str]) -> bool:
                 if _request(connection, words):
                     _wait(connection)
     except OSError as error:
-        _say(f"note: no resident process ({error.strerror or error}); this command starts as usual")
+        _say(f"note: no resident process is available ({error.strerror or error}); this command starts as usual")
     return False
 
 

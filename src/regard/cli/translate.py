@@ -170,7 +170,7 @@ def _subtitles(source: Path | None, out: Path | None, *, plain: bool) -> Subtitl
         raise RegardError("Subtitles cannot be printed as JSON or with alignments: leave out --json and --alignment.")
     if out.suffix.lower() != form:
         raise RegardError(
-            f"The output has the same subtitle format as {source.name}: give an --out that ends in {form}."
+            f"The output must have the same subtitle format as {source.name}: choose an --out that ends in {form}."
         )
     return Subtitles(form, str(source))
 

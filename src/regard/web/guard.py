@@ -130,7 +130,7 @@ class Guard:
                 return
             if answer is None and body is None:
                 limit = group_digits(self.body_limit)
-                answer = self._refuse(scope, 413, f"The body has more than {limit} bytes: send less at once.")
+                answer = self._refuse(scope, 413, f"The body has more than {limit} bytes: send less at a time.")
         if answer is not None:
             await answer(scope, receive, send_guarded)
             return
@@ -152,13 +152,13 @@ class Guard:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._ours(hosts[0]):
             return self._refuse(
-                scope, 421, "The host name is not this server's: use the address that the server printed."
+                scope, 421, "The host name is not that of this server: use the address that the server printed."
             )
         origin = headers.get("origin")
         if scope["method"] not in SAFE and (
             (origin is not None and not _same(origin, hosts[0])) or headers.get("sec-fetch-site") == "cross-site"
         ):
-            return self._refuse(scope, 403, "The request comes from a page of another site, which is not allowed.")
+            return self._refuse(scope, 403, "The request comes from another site, which is not allowed.")
         scope["token_shown"] = self._shows_token(headers)
         if scope["token_shown"] or (self.open_paths and scope["path"] in self.open_paths):
             return None
@@ -168,7 +168,7 @@ class Guard:
             return self._remember(scope, urlencode([pair for pair in query if pair[0] != "token"]))
         if self.open_paths is None:
             return None
-        answer = self._refuse(scope, 401, "This server needs its token: send it as `Authorization: Bearer …`.")
+        answer = self._refuse(scope, 401, "This server requires a token: send it as `Authorization: Bearer …`.")
         answer.headers["www-authenticate"] = "Bearer"
         return answer
 

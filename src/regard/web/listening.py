@@ -51,7 +51,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise RegardError(
-                f"Port {port} of {host} is in use: stop the program listening there, or choose another --port."
+                f"Port {port} on {host} is in use: stop the program that is listening there, or choose another --port."
             ) from None
         if error.errno == errno.EACCES:
             raise RegardError(f"Port {port} is reserved by the system: choose a --port above 1023.") from None

@@ -278,5 +278,5 @@ async def _no_such(request: Request, error: Exception) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     """The server then raises it again, and writes its stack to the terminal."""
     return reply(
-        {"error": f"The lab failed on this request ({type(error).__name__}); see the terminal for details."}, 500
+        {"error": f"The lab failed to answer this request ({type(error).__name__}): see its terminal for details."}, 500
     )

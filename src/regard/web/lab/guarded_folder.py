@@ -20,11 +20,11 @@ ALLOWED = re.compile(r"[^\x00-\x1f\x7f\\/]{1,200}")  # one part of a name
 class GuardedFolder:
     def __init__(self, root: Path):
         if root.exists() and not root.is_dir():
-            raise RegardError(f"{root} is not a folder; give the folder of your runs, as in `regard lab runs`.")
+            raise RegardError(f"{root} is not a folder: give the folder of your runs, as in `regard lab runs`.")
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RegardError(f"Cannot open the folder {root} ({error.strerror}); give another one.") from None
+            raise RegardError(f"Cannot open the folder {root} ({error.strerror}): choose another.") from None
         self.root = root.resolve()
 
     def inside(self, name: str, *, kind: str = "run") -> Path:
@@ -45,7 +45,7 @@ class GuardedFolder:
     def new(self, name: str) -> Path:
         """The folder of a new run with this name; only the name is checked, the training claims the folder."""
         if not re.fullmatch(r"[^\W_][\w.-]{0,99}", name) or name == UPLOADS or name.endswith("."):
-            raise RegardError(f"{name[:100]!r} cannot be the name of a run: use letters, digits, hyphens and dots.")
+            raise RegardError(f"{name[:100]!r} is not a valid run name: use letters, digits, hyphens and dots.")
         if os.path.lexists(self.root / name):
             raise RegardError(f"{name} already exists: choose another name.")
         return self.root / name
@@ -75,7 +75,7 @@ class GuardedFolder:
                         f"Regard cannot write to {self.root} ({error.strerror}): open another folder."
                     ) from None
             if not is_plain_folder(place):
-                raise RegardError(f"{place} is not a plain folder, so Regard does not write to it: remove it.")
+                raise RegardError(f"{place} is a link or a file, so Regard does not write to it: remove it.")
         return path
 
     def own(self, kind: str) -> Path | None:

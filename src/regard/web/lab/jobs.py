@@ -58,7 +58,7 @@ class Jobs:
     def _start(self, kind: str, words: Sequence[str], title: str, run: str) -> dict[str, Any]:
         alike = [job for job in self.list() if job["running"] and (job["kind"] in STAY) == (kind in STAY)]
         if len(alike) >= MOST_AT_ONCE:
-            raise RegardError(f"{MOST_AT_ONCE} jobs are already running: stop one, or wait until one has finished.")
+            raise RegardError(f"{MOST_AT_ONCE} jobs are already running: stop one, or wait until one finishes.")
         number = f"{time.time_ns():x}-{secrets.token_hex(3)}"
         place = self.folder.keep("jobs")
         try:

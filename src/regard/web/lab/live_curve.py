@@ -46,8 +46,8 @@ class LiveCurve:
     @property
     def note(self) -> str:
         """A sentence for a file that is not shown whole."""
-        parts = [f"only its last {MAX_METRICS >> 20} MiB are shown"] if self.skipped else []
-        parts += [f"{pluralize(self.damaged, 'damaged line')} left out of the curves"] if self.damaged else []
+        parts = [f"only the last {MAX_METRICS >> 20} MiB of the curves are shown"] if self.skipped else []
+        parts += [f"{pluralize(self.damaged, 'damaged line')} omitted from the curves"] if self.damaged else []
         return "; ".join(parts)
 
     def read(self) -> None:

@@ -28,7 +28,7 @@ class NewComparison:
     def read(cls, folder: RunsFolder, form: ComparisonForm) -> NewComparison:
         known = {system.name for system in SYSTEMS}
         if not all(one in known for one in form.systems):
-            raise RegardError("This system is not available here.")
+            raise RegardError("This system cannot be compared here.")
         data = corpus(folder, form.data) if form.data else ""
         return cls(form.systems, data, form.match, form.budget.strip(), form.seeds, form.size or "small")
 
@@ -38,7 +38,9 @@ class NewComparison:
         data = str(question.get("data", ""))
         outside = not is_named(data) and not Path(data).resolve().is_relative_to(folder.root)
         if outside or any(question.get(key) for key in ("settings", "prompt", "placebo", "tune")):
-            raise RegardError("This comparison was started in a terminal: continue there with its command and --run.")
+            raise RegardError(
+                "This comparison was started in a terminal: to continue it, run its command again with the same --run."
+            )
         wanted = {key: question.get(key) for key in ("systems", "match", "budget", "seeds", "size")}
         checked = cls.read(folder, ComparisonForm.read(wanted))
         return cls(checked.systems, data, checked.match, checked.budget, checked.seeds, checked.size)

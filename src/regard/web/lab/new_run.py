@@ -28,7 +28,7 @@ class NewRun:
     @classmethod
     def read(cls, folder: RunsFolder, form: RunForm) -> NewRun:
         if form.system and form.system not in {one.name for one in SYSTEMS}:
-            raise RegardError(f"There is no system {form.system!r} to choose here.")
+            raise RegardError(f"There is no system {form.system!r}.")
         settings: dict[str, dict[str, str]] = {}
         for key, value in form.settings.items():
             section, _, name = key.partition(".")
@@ -55,7 +55,7 @@ class NewRun:
 
 
 def corpus(folder: RunsFolder, name: str) -> str:
-    """A corpus that has a name, or the path of a file that was dropped into the page."""
+    """A corpus that has a name, or the path of an uploaded file."""
     return name if is_named(name) else str(folder.inside(f"{UPLOADS}/{name}", kind="file"))
 
 

@@ -25,7 +25,7 @@ def open_run(folder: RunsFolder, name: str, weights: str = "best") -> AnyRun:
     try:
         changed = file.stat().st_mtime_ns
     except OSError:
-        raise RegardError(f"{name} has no weights yet: wait for its first validation.") from None
+        raise RegardError(f"{name} has no saved weights yet: wait for its first validation.") from None
     key = (path, weights)
     if key not in _open or _open[key][0] != changed:
         _open[key] = (changed, load(path, weights=weights))

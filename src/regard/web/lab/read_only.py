@@ -16,7 +16,7 @@ from starlette.routing import Route
 from regard.base.errors import RegardError
 from regard.web.guard import SAFE
 
-SENTENCE = "This lab is read-only: open your own with `regard lab` to train, delete, upload or check."
+SENTENCE = "This lab is read-only: to train, delete, upload or check, open your own with `regard lab`."
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 E = TypeVar("E", bound=Endpoint)

@@ -78,7 +78,7 @@ class TraceRequest(AboutText):
     target: str | None = text(None, max_length=MAX_TEXT, lines=True, doc="a translation other than the model's own")
     prefix: str = text("", max_length=MAX_TEXT, lines=True, doc="beginning of the translation")
     beam: int = whole(5, ge=1, le=20, doc="number of hypotheses to keep")
-    gradients: bool = flag(doc="also the gradients")
+    gradients: bool = flag(doc="also return the gradients")
     changes: tuple[str, ...] = list_of(
         TextField(max_length=160), max_length=MAX_CHANGES, doc="changes of the model, such as zero self/0[2]"
     )
@@ -109,8 +109,8 @@ class CauseRequest(TraceRequest):
 
 @dataclass(frozen=True)
 class BeginRequest(TraceRequest):
-    step: int = whole(0, ge=0, le=MAX_TOKENS, doc="where another token is put")
-    token: str = text("", max_length=MAX_TEXT, lines=True, doc="that token")
+    step: int = whole(0, ge=0, le=MAX_TOKENS, doc="step at which to insert the token")
+    token: str = text("", max_length=MAX_TEXT, lines=True, doc="token to insert")
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class PageRequest(LabQuestion):
 
 @dataclass(frozen=True)
 class Following(AboutText):
-    temperature: float = number(1.0, ge=0, le=5, doc="of the softmax")
+    temperature: float = number(1.0, ge=0, le=5, doc="temperature of the softmax")
     top_k: int = whole(0, ge=0, le=10**6, doc="sample from this many of the most probable tokens; 0 = all")
     top_p: float = number(
         1.0, ge=0.001, le=1, doc="sample from the most probable tokens whose probabilities sum to this"
@@ -134,15 +134,15 @@ class Following(AboutText):
 
 @dataclass(frozen=True)
 class Write(Following):
-    tokens: int = whole(1, ge=1, le=MAX_WRITTEN, doc="to be written")
-    seed: int = whole(0, ge=0, le=SEED, doc="of the draw")
+    tokens: int = whole(1, ge=1, le=MAX_WRITTEN, doc="number of tokens to generate")
+    seed: int = whole(0, ge=0, le=SEED, doc="random seed")
     line: bool = flag(doc="continue to the end of the line")
 
 
 @dataclass(frozen=True)
 class Edit(AboutText):
-    step: int = whole(0, ge=0, le=MAX_TEXT, doc="where another token is put")
-    token: str = text("", max_length=MAX_TEXT, lines=True, doc="that token")
+    step: int = whole(0, ge=0, le=MAX_TEXT, doc="step at which to insert the token")
+    token: str = text("", max_length=MAX_TEXT, lines=True, doc="token to insert")
     keep: bool = flag(doc="keep the text after it")
 
 
@@ -173,13 +173,13 @@ class OneName(Fields):
 
 @dataclass(frozen=True)
 class OneClaim(Fields):
-    name: str = text("", max_length=60, doc="of the claim")
+    name: str = text("", max_length=60, doc="name of the claim")
     from_: str = path_name(doc="folder of the result")
 
 
 @dataclass(frozen=True)
 class OneExercise(Fields):
-    name: str = text("", max_length=60, doc="of the exercise")
+    name: str = text("", max_length=60, doc="name of the exercise")
 
 
 @dataclass(frozen=True)
@@ -189,12 +189,12 @@ class Answer(OneExercise):
 
 @dataclass(frozen=True)
 class AboutCorpus(LabQuestion):
-    corpus: str = text("", max_length=500, file=True, doc="a name, or a file that was dropped into the page")
+    corpus: str = text("", max_length=500, file=True, doc="name of a corpus, or an uploaded file")
 
 
 @dataclass(frozen=True)
 class Tokens(AboutCorpus):
-    kind: str = choice(KINDS, "bpe", doc="of the tokenizer")
+    kind: str = choice(KINDS, "bpe", doc="kind of tokenizer")
     text: str = text("", max_length=2000, lines=True, doc="sentence to tokenize")
     vocabulary: int = whole(0, ge=0, le=200_000, doc="vocabulary size; 0 = depends on the corpus")
 
@@ -205,7 +205,7 @@ class RunForm(LabQuestion):
 
     system: str = text("", doc="the name of a system")
     size: str = text("", doc="tiny, small, …")
-    data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
+    data: str = text("", file=True, doc="name of a corpus, or an uploaded file")
     from_: str = path_name(doc="run to start from")
     settings: Mapping[str, str] = table_of(
         ScalarField(max_length=2000), doc="settings by section.key, as on the command line"
@@ -216,11 +216,11 @@ class RunForm(LabQuestion):
 @dataclass(frozen=True)
 class ComparisonForm(LabQuestion):
     systems: tuple[str, ...] = list_of(TextField(), max_length=100, doc="names of systems")
-    data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
+    data: str = text("", file=True, doc="name of a corpus, or an uploaded file")
     match: str = text("", doc="quantity to keep equal: tokens, seconds or parameters")
-    budget: str = text("", doc="of each system")
+    budget: str = text("", doc="budget of each system")
     seeds: int = whole(1, ge=1, le=100, doc="number of training runs of each system")
-    size: str = text("small", doc="of every system")
+    size: str = text("small", doc="size of every system")
     name: str = text("", doc="name of the new comparison")
 
 
@@ -278,7 +278,7 @@ class Since(Fields):
 
 @dataclass(frozen=True)
 class Upload(Fields):
-    name: str = path_name(doc="of the file")
+    name: str = path_name(doc="name of the file")
     token: str = text(
         "", pattern="(?:[0-9a-f]{32})?", expected="the token of an upload", doc="digest of the previous piece"
     )
@@ -287,7 +287,7 @@ class Upload(Fields):
 
 @dataclass(frozen=True)
 class Check(Fields):
-    data: str = path_name(doc="a file that was dropped into the page")
+    data: str = path_name(doc="an uploaded file")
     columns: str = text("", doc="columns of a table, as on the command line")
     encoding: str = text("", max_length=40, doc="encoding of the file, such as cp1252")
 
@@ -310,7 +310,7 @@ class Restore(Fields):
 
 @dataclass(frozen=True)
 class RunClaim(Fields):
-    name: str = text("", max_length=60, doc="of the claim")
+    name: str = text("", max_length=60, doc="name of the claim")
     seed: int | None = whole(None, ge=0, le=1_000_000, doc="the first seed")
     quick: bool = flag(doc="run smaller experiments with fewer seeds")
     knobs: Mapping[str, float] = table_of(NumberField(ge=-1e300, le=1e300), doc="settings of the claim")
@@ -324,10 +324,10 @@ class Lecture(Fields):
 @dataclass(frozen=True)
 class Evaluation(Fields):
     run: str = path_name()
-    data: str = path_name(doc="valid, test, or a file that was dropped into the page")
+    data: str = path_name(doc="valid, test, or an uploaded file")
 
 
 @dataclass(frozen=True)
 class Results(Fields):
     run: tuple[str, ...] = list_of(NAME, max_length=2)
-    data: str = path_name(doc="valid, test, or a file that was dropped into the page")
+    data: str = path_name(doc="valid, test, or an uploaded file")

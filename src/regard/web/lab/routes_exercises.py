@@ -64,11 +64,11 @@ def _refusal(request: Request) -> str:
     """Why this client may not run code here; "" if it may."""
     lab = lab_of(request)
     if lab.read_only:
-        return "This lab is read-only: open your own with `regard lab` to check answers."
+        return "This lab is read-only: to check answers, open your own with `regard lab`."
     if not lab.is_local:
-        return "Other machines can reach this lab, so it runs no answers: open one on 127.0.0.1."
+        return "Other machines can reach this lab, so it does not run answers: open a lab on 127.0.0.1."
     if not request.scope.get("token_shown"):
-        return "Checking runs your code: open the lab once by the address that `regard lab` printed, with its token."
+        return "Checking runs your code and needs the token: open the lab once with the URL that `regard lab` printed."
     return ""
 
 

@@ -38,7 +38,7 @@ async def start(request: Request) -> Response:
     lab, form = lab_of(request), await asked(request, ComparisonForm)
     wanted = NewComparison.read(lab.folder, form)
     if not wanted.data:
-        raise RegardError("Choose the text that the systems are compared on.")
+        raise RegardError("Choose the text to compare the systems on.")
     start_new = partial(lab.jobs.start_new, name=form.name, wanted=f"compare-{Path(wanted.data).stem}")
     return reply(await in_thread(start_new, "comparison", wanted.words(), "comparing in {}".format))
 
@@ -50,7 +50,7 @@ async def go_on(request: Request) -> Response:
     if is_running(path):
         raise RegardError(f"{name} is already running.")
     words = [*NewComparison.again(lab.folder, lab.folder.question(path)).words(), f"--run={path}"]
-    return reply(await in_thread(lab.jobs.start, "comparison", words, title=f"going on: {name}", run=name))
+    return reply(await in_thread(lab.jobs.start, "comparison", words, title=f"resuming {name}", run=name))
 
 
 ROUTES = [

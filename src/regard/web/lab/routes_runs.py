@@ -241,9 +241,7 @@ async def go_on(request: Request) -> Response:
     check_own(path)
     if is_running(path):
         raise RegardError(f"{name} is already training.")
-    return reply(
-        await in_thread(lab.jobs.start, "training", ["resume", str(path)], title=f"going on: {name}", run=name)
-    )
+    return reply(await in_thread(lab.jobs.start, "training", ["resume", str(path)], title=f"resuming {name}", run=name))
 
 
 async def delete(request: Request) -> Response:

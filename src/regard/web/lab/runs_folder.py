@@ -65,7 +65,7 @@ class RunsFolder(GuardedFolder):
             except OSError:
                 continue
             if odd := [one for one, mode in modes.items() if mode not in (stat.S_IFREG, stat.S_IFDIR)]:
-                raise RegardError(f"{name} cannot be opened: {odd[0]!r} in it is not a plain file.")
+                raise RegardError(f"{name} cannot be opened: it contains {odd[0]!r}, which is not a regular file.")
         return path
 
     def comparison(self, name: str) -> Path:
@@ -78,11 +78,11 @@ class RunsFolder(GuardedFolder):
         """report.html of a run, a comparison or a folder of claims, as `regard` wrote it; nothing else is sent."""
         path = self.made(name)
         if not self.has_report(path):
-            raise RegardError(f"{name} has no report.html yet: it is written at the end.")
+            raise RegardError(f"{name} has no report.html yet: Regard writes it at the end.")
         try:
             return read_plain(path / "report.html")
         except (OSError, ValueError):
-            raise RegardError(f"The page {path / 'report.html'} is too large to send: open the file itself.") from None
+            raise RegardError(f"The page {path / 'report.html'} is too large to send: open it directly.") from None
 
     def has_report(self, path: Path) -> bool:
         ours = any(is_plain_file(path / marker) for marker in MARKERS)

@@ -111,7 +111,7 @@ def cause(folder: RunsFolder, asked: requests.CauseRequest) -> dict[str, Any]:
     text, target, tokenizer = _subject(folder, asked)
     for one in (text, *([asked.other] if patches else [])):
         if (count := _length(run, one)[0]) > MAX_CAUSES:
-            raise RegardError(f"This text has {count} tokens; causes are shown for at most {MAX_CAUSES}: shorten it.")
+            raise RegardError(f"This text has {count} tokens, but at most {MAX_CAUSES} can be explained: shorten it.")
     return question.answer(run.model, run.tokenizer, text, target, tokenizer)[0]
 
 
@@ -163,7 +163,7 @@ def _made(run: AnyRun, asked: requests.TraceRequest, target: str | None, values:
     if task.has_source:
         text = text.strip()
         if not text:
-            raise RegardError("There is nothing to read yet: type a sentence.")
+            raise RegardError("There is no text yet: type a sentence.")
         if "\n" in text:
             raise RegardError("This model reads one line at a time: remove the line breaks.")
     options: dict[str, Any] = {"prefix": prefix, "beam": asked.beam, "intervene": values}

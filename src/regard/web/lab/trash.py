@@ -29,7 +29,7 @@ class Trash:
         with self._one_at_a_time:
             path = self.folder.made(name)
             if not any((path / marker).is_file() for marker in ("run.json", "comparison.json")):
-                raise RegardError(f"{name} is neither a run nor a comparison, so it is left unchanged.")
+                raise RegardError(f"{name} is neither a run nor a comparison, so it was not deleted.")
             if is_running(path):
                 raise RegardError(f"{name} is training: stop it first.")
             mark = secrets.token_hex(8)
@@ -52,7 +52,7 @@ class Trash:
             name = self._name(mark)
             path = self.folder.root / name
             if os.path.lexists(path):
-                raise RegardError(f"{name} exists again: rename or delete that one first.")
+                raise RegardError(f"{name} exists again: rename or delete the new one first.")
             if path.parent != self.folder.root:
                 self.folder.inside(path.parent.relative_to(self.folder.root).as_posix())
             try:

@@ -38,7 +38,7 @@ def take(folder: RunsFolder, name: str, token: str, content: bytes, *, last: boo
                 "use the terminal."
             )
         if not token and len(waiting) >= MOST_PARTS:
-            raise RegardError(f"{MOST_PARTS} uploads are already open: wait until one has finished.")
+            raise RegardError(f"{MOST_PARTS} uploads are already in progress: wait until one finishes.")
         with open(open_own_file(part, os.O_WRONLY | os.O_APPEND), "ab") as stream:
             stream.write(content)
             size = stream.tell()
@@ -70,7 +70,7 @@ def _store(folder: RunsFolder, part: Path, name: str) -> str:
     with suppress(FileExistsError):
         place.mkdir()
     if not is_plain_folder(place):
-        raise RegardError(f"{place} is not a plain folder, so Regard does not write to it: remove it.")
+        raise RegardError(f"{place} is a link or a file, so Regard does not write to it: remove it.")
     stem, _, ending = Path(name.replace("\\", "/")).name.partition(".")
     clean = re.sub(r"[^\w-]+", "-", stem).strip("-")[:80] or "text"
     ending = re.sub(r"[^\w.]+", "", ending)[:20] or "txt"

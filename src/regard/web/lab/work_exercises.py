@@ -25,7 +25,7 @@ def own(folder: RunsFolder, asked: OneExercise) -> list[dict[str, str]]:
     """Regard's own code, once an answer was right."""
     exercise = find_exercise(asked.name)
     if not progress_of(exercise)["solved"]:
-        raise RegardError("Regard's own code is shown after an answer was right.")
+        raise RegardError("Regard's own code is shown once your answer is right.")
     return own_code(exercise)
 
 

@@ -89,7 +89,7 @@ def edit(folder: RunsFolder, asked: requests.Edit) -> dict[str, str]:
 def _writer(folder: RunsFolder, asked: requests.AboutRun) -> LanguageRun:
     run: Any = asked_run(folder, asked)
     if not hasattr(run, "choices"):
-        raise RegardError(f"{asked.run} does not continue texts: choose a language model.")
+        raise RegardError(f"{asked.run} is not a language model: choose one.")
     return cast("LanguageRun", run)
 
 

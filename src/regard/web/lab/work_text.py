@@ -91,7 +91,7 @@ def _make(found: Corpus | PairCorpus, kind: str, vocabulary: int) -> tuple[Token
     """A tokenizer of the training text, of both sides if it has two; tried on the validation text."""
     splits = list(_sides(found).values())
     if 0 < vocabulary < 300 and kind == "bpe":
-        raise RegardError("A byte-pair vocabulary contains all 256 bytes: choose a size of 300 or more.")
+        raise RegardError("A byte-pair vocabulary contains all 256 bytes: choose a size of at least 300.")
     training = (line for side in splits for line in _beginning(side["train"], MOST_TRAINING))
     tokenizer = Tokenizer.train(training, kind, vocabulary or None, pretokenised=found.pretokenised)
     held_out = [line for side in splits for line in _beginning(side.get("valid", ()), MOST_HELD_OUT)]

@@ -128,7 +128,7 @@ def _table(file: Path) -> np.ndarray:
     with safe_open(file, "pt") as stream:
         names = set(stream.keys())
         if (name := "embedding.table.weight") not in names:
-            raise RegardError("This system has no table of word vectors.")
+            raise RegardError("This system has no word vectors.")
         return stream.get_tensor(name).double().numpy()
 
 

@@ -32,7 +32,7 @@ def begin(folder: RunsFolder, asked: requests.BeginRequest) -> dict[str, str]:
     numbers = {token: number for number, token in enumerate(run.tokenizer.tokens)}
     step, token = min(asked.step, found.steps - 1), asked.token
     if token not in numbers or numbers[token] == run.tokenizer.eos:
-        raise RegardError(f"{token[:40]!r} cannot be written here.")
+        raise RegardError(f"{token[:40]!r} cannot be inserted here.")
     return {"prefix": run.tokenizer.decode([numbers[one] for one in (*found.targets[:step], token)])}
 
 
@@ -84,13 +84,13 @@ def _result(folder: RunsFolder, number: str) -> dict[str, Any]:
         found = json.loads(folder.read_own("jobs", f"{number}.out"))
         return {key: found[key] for key in ("sources", "references", "translations")}
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise RegardError("This evaluation saved no sentences: evaluate again.") from None
+        raise RegardError("This evaluation did not save its sentences: evaluate again.") from None
 
 
 def _translator(folder: RunsFolder, asked: requests.AboutRun) -> TranslationRun:
     run: Any = asked_run(folder, asked)
     if not hasattr(run, "translate"):
-        raise RegardError(f"{asked.run} does not translate: choose a translator.")
+        raise RegardError(f"{asked.run} is not a translator: choose one.")
     return cast("TranslationRun", run)
 
 

@@ -64,7 +64,7 @@ class LabWorker:
         try:
             async with self._turn:
                 if only and self._newest.get(only) != mine:
-                    raise Overtaken("A newer question came.")
+                    raise Overtaken("A newer request replaced this one.")
                 return await self._answered(work, body, seconds)
         finally:
             self.waiting -= 1
@@ -84,16 +84,18 @@ class LabWorker:
                 await self._process.stdin.drain()
                 head = json.loads(await self._process.stdout.readline())
                 if head["bytes"] > MOST_ANSWER:
-                    raise RegardError("The result is too large for a page: use a shorter text.")
+                    raise RegardError("The result is too large for the page: use a shorter text.")
                 content = await self._process.stdout.readexactly(head["bytes"])
         except TimeoutError:
             await self.close()
             raise RegardError(
-                f"This took longer than {seconds:g} seconds and was stopped: try a shorter text."
+                f"This request took longer than {seconds:g} seconds and was stopped: try a shorter text."
             ) from None
         except (asyncio.IncompleteReadError, ValueError, OSError):
             await self.close()
-            raise RegardError("The process that opens models ended (out of memory?): try a smaller model.") from None
+            raise RegardError(
+                "The process that runs the models ended, perhaps out of memory: try a smaller model."
+            ) from None
         except BaseException:  # cancelled mid-response: the pipe is out of sync, so restart the process
             await self.close()
             raise

@@ -44,7 +44,7 @@ def answer(folder: RunsFolder, question: dict[str, Any]) -> tuple[str, bytes]:
         traceback.print_exc()
         return (
             "failed",
-            f"This model failed on this request ({type(error).__name__}); see the terminal for details.".encode(),
+            f"The model failed to answer this request ({type(error).__name__}): see the lab's terminal.".encode(),
         )
 
 

@@ -239,7 +239,7 @@ class Application:
         key = given.get("api_key")
         shown = isinstance(key, str) and secrets.compare_digest(key.encode(), (self.token or "").encode())
         if not request.scope["token_shown"] and not shown:
-            raise HTTPException(401, "This server needs its token: send it as api_key.")
+            raise HTTPException(401, "This server requires a token: send it as api_key.")
         return kind.read(given, texts=is_form)
 
     async def languages(self, request: Request) -> Response:
@@ -279,7 +279,7 @@ def on_error(request: Request, error: Exception) -> Response:
         return refuse(request, 503, "The queue is full: try again in a moment.")
     if isinstance(error, TimeoutError):
         return refuse(
-            request, 503, f"This could not be finished in {SECONDS:g} seconds: request less, or try again later."
+            request, 503, f"The request took longer than {SECONDS:g} seconds: ask for less, or try again later."
         )
     if isinstance(error, Failed):
         return refuse(request, error.status, str(error))
@@ -287,13 +287,13 @@ def on_error(request: Request, error: Exception) -> Response:
         return Response(status_code=499)  # which nobody reads
     if isinstance(error, HTTPException):
         said = {
-            404: INSTEAD.get(request.url.path, "There is nothing at this address: /docs lists the addresses."),
-            405: "This address expects another method: see /docs.",
+            404: INSTEAD.get(request.url.path, "There is nothing at this address: see /docs."),
+            405: "This address does not accept this method: see /docs.",
         }
         answer = refuse(request, error.status_code, said.get(error.status_code, str(error.detail)))
         answer.headers.update(error.headers or {})
         return answer
-    return refuse(request, 500, "The server had an internal error; see its log.")
+    return refuse(request, 500, "Internal server error: see the server's log.")
 
 
 def application(models: ServedModels, *, host: str, token: str | None = None, log: bool = False) -> ASGIApp:

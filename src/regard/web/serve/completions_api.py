@@ -98,10 +98,10 @@ class Completions:
 
     def find(self, name: str) -> tuple[Served, LanguageWorker]:
         if name in self.models.languages:
-            raise BadRequest(f"{name} translates: ask /translate.", "model", 404, "model_not_found")
+            raise BadRequest(f"{name} is a translator: use /translate.", "model", 404, "model_not_found")
         if name not in self.models.language_models:
             known = ", ".join(self.models.language_models) or "none"
-            said = f"There is no language model {shown(name)} here; known: {known}."
+            said = f"There is no language model {shown(name)} here; available: {known}."
             raise BadRequest(said, "model", 404, "model_not_found")
         served = self.models.by_name[name]
         assert isinstance(served.worker, LanguageWorker)

@@ -56,7 +56,7 @@ class Inputs:
         data = []
         for number, labelling in enumerate(one for some in found for one in some):
             if not (ranked := labelling.top(len(run.labels))):
-                raise BadRequest(f"Text {number + 1} of input is empty: leave it out.", "input")
+                raise BadRequest(f"Text {number + 1} of input is empty: remove it.", "input")
             labels, probabilities = zip(*ranked)
             more = {"labels": list(labels), "probs": list(probabilities), "num_classes": len(labels)}
             data.append({"index": number, "label": labels[0], **more})
@@ -65,7 +65,7 @@ class Inputs:
 
     def _find(self, name: str, known: Sequence[str]) -> Served:
         if name not in known:
-            sentence = f"There is no such model {shown(name)} here; known: {', '.join(known) or 'none'}."
+            sentence = f"There is no model {shown(name)} here; available: {', '.join(known) or 'none'}."
             raise BadRequest(sentence, "model", 404, "model_not_found")
         return self.models.by_name[name]
 

@@ -37,7 +37,7 @@ def document(language_models: Sequence[str], languages: Sequence[str], needs_tok
         "info": {
             "title": "Regard",
             "version": __version__,
-            "description": "Language models with OpenAI's completions and chat API, translators with LibreTranslate's.",
+            "description": "Language models have OpenAI's completions and chat API, translators LibreTranslate's.",
         },
         "paths": _paths(),
         "components": {
@@ -58,10 +58,10 @@ def _ref(name: str) -> dict[str, str]:
 
 def _operation(path: str, name: str, about: str, good: dict[str, Any], *codes: str, **more: Any) -> dict[str, Any]:
     said = {
-        "400": "what is wrong with the request", "401": "the token is missing or wrong",
-        "403": "the request comes from a page of another site",
-        "404": "there is no such model", "408": "the body did not arrive in time", "413": "the body is too long",
-        "421": "the host name is not this server's", "503": "the queue is full; see Retry-After",
+        "400": "the request is invalid; the message says why", "401": "the token is missing or wrong",
+        "403": "the request comes from another site",
+        "404": "the model does not exist", "408": "the body did not arrive in time", "413": "the body is too long",
+        "421": "the host name is not that of this server", "503": "the queue is full; see Retry-After",
     }  # fmt: skip
     error = _ref("Error" if path.startswith("/v1/") else "Sentence")
     refused = {code: _answer(said[code], error) for code in ("401", "421", *codes)}
@@ -88,24 +88,26 @@ def _paths() -> dict[str, Any]:
         "name": "model",
         "in": "query",
         "schema": TEXT,
-        "description": "id of a model; if left out, the only model",
+        "description": "id of the model; optional if only one is served",
     }
     name = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "a model's id"}
     detected, languages = ({"type": "array", "items": _ref(kind)} for kind in ("Detected", "Language"))
     good = partial(_answer, "the result")
     return {
-        **_operation("/v1/models", "listModels", "The language models", good(_ref("Models"))),
-        **_operation("/v1/models/{name}", "getModel", "One of them", good(_ref("Model")), "404", parameters=[name]),
-        **_posted("/v1/completions", "complete", "Continue prompts, or score them", completion, CompletionRequest),
+        **_operation("/v1/models", "listModels", "List the language models", good(_ref("Models"))),
+        **_operation(
+            "/v1/models/{name}", "getModel", "Describe a model", good(_ref("Model")), "404", parameters=[name]
+        ),
+        **_posted("/v1/completions", "complete", "Continue or score prompts", completion, CompletionRequest),
         **_posted("/v1/chat/completions", "chat", "Answer a dialogue", chat, ChatRequest),
-        **_posted("/v1/embeddings", "embed", "Texts as vectors", good(_ref("Embeddings")), EmbeddingRequest),
+        **_posted("/v1/embeddings", "embed", "Embed texts as vectors", good(_ref("Embeddings")), EmbeddingRequest),
         **_posted("/classify", "classify", "Label texts", good(_ref("Classified")), ClassifyRequest),
-        **_posted("/tokenize", "tokenize", "Text to tokens", good(_ref("Tokenized")), TokenizeRequest),
-        **_posted("/detokenize", "detokenize", "Tokens to text", good(_ref("Detokenized")), DetokenizeRequest),
+        **_posted("/tokenize", "tokenize", "Convert text to tokens", good(_ref("Tokenized")), TokenizeRequest),
+        **_posted("/detokenize", "detokenize", "Convert tokens to text", good(_ref("Detokenized")), DetokenizeRequest),
         **_operation(
             "/tokenizer_info",
             "tokenizerInfo",
-            "A model's boundary, limits and chat template",
+            "Show a model's boundary token, limits and chat template",
             good(_ref("TokenizerInfo")),
             "400",
             "404",
@@ -113,12 +115,12 @@ def _paths() -> dict[str, Any]:
         ),
         **_posted("/translate", "translate", "Translate texts", good(_ref("Translated")), TranslateRequest),
         **_posted(
-            "/detect", "detect", "Detect the language of a text", _answer("the surest first", detected), DetectRequest
+            "/detect", "detect", "Detect the language of a text", _answer("most likely first", detected), DetectRequest
         ),
         **_operation("/languages", "languages", "List the supported languages", good(languages)),
-        **_operation("/frontend/settings", "settings", "Settings for user interfaces", good({"type": "object"})),
-        **_operation("/health", "health", "Does it answer?", good(_ref("Health"))),
-        **_operation("/metrics", "metrics", "Numbers for Prometheus", good(TEXT, "text/plain")),
+        **_operation("/frontend/settings", "settings", "Show settings for user interfaces", good({"type": "object"})),
+        **_operation("/health", "health", "Check that the server is running", good(_ref("Health"))),
+        **_operation("/metrics", "metrics", "Show metrics for Prometheus", good(TEXT, "text/plain")),
     }
 
 
@@ -236,13 +238,13 @@ def page(about: dict[str, Any]) -> str:
              for path, methods in about["paths"].items() for method, operation in methods.items()]  # fmt: skip
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Regard: the API</title><link rel="icon" href="data:,">
+<title>Regard API</title><link rel="icon" href="data:,">
 <link rel="stylesheet" href="/static/colours.css"><link rel="stylesheet" href="/static/serve.css"></head>
-<body><header><h1>Regard: the API</h1>
+<body><header><h1>Regard API</h1>
 <nav><a href="/">Try it</a> · <a href="/openapi.json">openapi.json</a></nav></header>
 <main><p>{escape(about["info"]["description"])} <a href="https://platform.openai.com/docs/api-reference/completions"
 rel="noreferrer">OpenAI's</a> and <a href="https://docs.libretranslate.com/" rel="noreferrer">LibreTranslate's</a> own
-clients work with it unchanged.</p>
+clients work without changes.</p>
 {"".join(parts)}</main></body></html>
 """
 
@@ -252,15 +254,15 @@ def _section(path: str, method: str, operation: dict[str, Any], schemas: dict[st
     if body := operation.get("requestBody"):
         schema = schemas[body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
         for name, field in schema["properties"].items():
-            needed = " (needed)" if name in schema["required"] else ""
+            needed = " (required)" if name in schema["required"] else ""
             means = field.get("description", "")
             if field.get("default"):
-                means += f"; {field['default']} if left out"
+                means += f"; default: {field['default']}"
             rows += (
                 f"<tr><th scope=row><code>{name}</code>{needed}</th><td>{escape(_kind(field))}</td>"
                 f"<td>{escape(means)}</td></tr>"
             )
-        rows = f"<table><thead><tr><th>field<th>is<th>means</thead><tbody>{rows}</tbody></table>"
+        rows = f"<table><thead><tr><th>field<th>type<th>description</thead><tbody>{rows}</tbody></table>"
     answers = "".join(
         f"<li><code>{code}</code> {escape(answer['description'])}" for code, answer in operation["responses"].items()
     )

@@ -72,7 +72,7 @@ def read_body(body: bytes, content_type: str) -> tuple[dict[str, Any], bool]:
     try:
         sent = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=2 * TEXTS)
     except ValueError:
-        raise BadRequest("The body is not a form in UTF-8: send JSON, or a form.") from None
+        raise BadRequest("The body is not a UTF-8 form: send a form or JSON.") from None
     found: dict[str, Any] = dict(sent)
     if len(texts := [value for name, value in sent if name == "q"]) > 1:
         found["q"] = texts
@@ -80,7 +80,7 @@ def read_body(body: bytes, content_type: str) -> tuple[dict[str, Any], bool]:
 
 
 class TokensField(Field):
-    noun = "tokens as whole numbers"
+    noun = "a list of token ids"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> list[int]:
         if not isinstance(value, list) or not all(type(token) is int for token in value):
@@ -110,7 +110,7 @@ class NeutralField(Field):
 
 
 neutral = partial(declare, NeutralField, None)
-NO_SUFFIX = "requests text between two texts, but these models only continue a text."
+NO_SUFFIX = "asks for text between two texts, but these models only continue a text."
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class NamedSchema(Fields):
 
 @dataclass(frozen=True)
 class ResponseFormat(Fields):
-    type: str = choice(("text", "json_object", "json_schema"), "text", doc="constraint on the text")
+    type: str = choice(("text", "json_object", "json_schema"), "text", doc="constrain the text to JSON")
     json_schema: NamedSchema = declare(ObjectField, NamedSchema(), of=NamedSchema, doc="its schema")  # noqa: RUF009
 
     @property
@@ -179,7 +179,7 @@ class StructuredOutputs(Fields):
     regex: str | None = text(None, min_length=1, max_length=4096, doc="a regular expression for the whole text")
     choice: str | Sequence[str] | None = many(
         None, kinds=(TextField(min_length=1, max_length=4096),), min_length=1, max_length=MAX_CHOICES,
-        noun="a list of texts of one line", doc="texts to choose from",
+        noun="a list of single-line texts", doc="texts to choose from",
     )  # fmt: skip
 
 
@@ -192,19 +192,19 @@ class WritingRequest(Fields):
         "use_beam_search", "tools", "tool_choice", "functions",
     )  # fmt: skip
     model: str = text(max_length=None)
-    temperature: float = number(1.0, ge=0, le=2, doc="0 is greedy")
+    temperature: float = number(1.0, ge=0, le=2, doc="sampling temperature; 0 is greedy")
     top_p: float = number(1.0, ge=0, le=1, doc="sample from the most probable tokens whose probabilities sum to this")
     top_k: int = whole(0, ge=0, le=2**31 - 1, doc="sample from this many of the most probable tokens; 0 = all")
-    n: int = whole(1, ge=1, le=CHOICES, doc="number of texts for each prompt")
+    n: int = whole(1, ge=1, le=CHOICES, doc="number of texts to generate for each prompt")
     seed: int = whole(partial(secrets.randbits, 62), ge=0, le=2**63 - 1, doc="the same seed gives the same text")
     stop: str | Sequence[str] = many(
         (), kinds=(TextField(min_length=1, max_length=LONGEST_STOP, lines=True),), max_length=STOPS,
-        noun=f"a text or up to {STOPS}, of 1 to {LONGEST_STOP} characters each",
-        doc=f"a text, or up to {STOPS}, before which the text ends",
+        noun=f"one text or up to {STOPS} texts of 1 to {LONGEST_STOP} characters each",
+        doc=f"a string, or up to {STOPS}; generation stops before the first that occurs",
     )  # fmt: skip
     stream: bool = flag(doc="send the text as server-sent events while it is generated")
     stream_options: StreamOptions = declare(  # noqa: RUF009
-        ObjectField, StreamOptions(), of=StreamOptions, doc="options of a stream: include_usage"
+        ObjectField, StreamOptions(), of=StreamOptions, doc="include_usage: also send the token counts"
     )
     min_p: float = number(
         0.0, ge=0, le=1, doc="sample only from tokens whose probability is at least this share of the highest"
@@ -213,22 +213,22 @@ class WritingRequest(Fields):
         1.0, ge=0.01, le=MAX_REPETITION, doc="above 1: tokens already in the prompt or the text become less probable"
     )
     presence_penalty: float = number(
-        0.0, ge=-MAX_PENALTY, le=MAX_PENALTY, doc="subtracted from the logits of tokens that the text contains"
+        0.0, ge=-MAX_PENALTY, le=MAX_PENALTY, doc="subtracted from the logits of tokens that occur in the text"
     )
     frequency_penalty: float = number(
         0.0,
         ge=-MAX_PENALTY,
         le=MAX_PENALTY,
-        doc="subtracted from a token's logit once for each time it occurs in the text",
+        doc="subtracted from a token's logit for each time it occurs in the text",
     )
-    logit_bias: Mapping[int, float] = declare(BiasField, dict, doc="numbers to add to logits, by token")
+    logit_bias: Mapping[int, float] = declare(BiasField, dict, doc="numbers to add to the logits, by token id")
     response_format: ResponseFormat = declare(  # noqa: RUF009
         ObjectField, ResponseFormat(), of=ResponseFormat, doc="text, json_object or json_schema"
     )
     structured_outputs: StructuredOutputs = declare(  # noqa: RUF009
-        ObjectField, StructuredOutputs(), of=StructuredOutputs, doc="json, regex or choice: vLLM's form"
+        ObjectField, StructuredOutputs(), of=StructuredOutputs, doc="json, regex or choice, as in vLLM"
     )
-    user: str | None = text(None, max_length=None, doc="not used")
+    user: str | None = text(None, max_length=None, doc="accepted and ignored")
 
     def __post_init__(self) -> None:
         if self.stream_options.include_usage and not self.stream:
@@ -253,15 +253,15 @@ class WritingRequest(Fields):
 @dataclass(frozen=True)
 class CompletionRequest(WritingRequest):
     prompt: str | Sequence[Any] = many(
-        "", kinds=(ANY_TEXT, TokensField()), min_length=1, max_length=CHOICES, doc="a text, several, or tokens",
-        noun="a text, a list of texts, or tokens as whole numbers",
+        "", kinds=(ANY_TEXT, TokensField()), min_length=1, max_length=CHOICES,
+        doc="a text, a list of texts, or token ids", noun="a text, a list of texts, or token ids",
     )  # fmt: skip
-    max_tokens: int = whole(16, ge=0, le=2**20, doc="tokens to write")
+    max_tokens: int = whole(16, ge=0, le=2**20, doc="maximum number of tokens to generate")
     best_of: int = whole(
         None, ge=1, le=CHOICES, doc="number of texts to generate, of which the n most probable are returned"
     )
-    echo: bool = flag(doc="return the prompt before the text")
-    logprobs: int | None = whole(None, ge=0, le=5, doc="return log-probabilities, also of this many alternatives")
+    echo: bool = flag(doc="also return the prompt, before the text")
+    logprobs: int | None = whole(None, ge=0, le=5, doc="return log-probabilities, with this many alternatives")
     suffix: str | None = neutral(neutral="", refusal=NO_SUFFIX)
 
     def __post_init__(self) -> None:
@@ -271,10 +271,10 @@ class CompletionRequest(WritingRequest):
         if best_of < n:
             raise FieldError(f"best_of ({best_of}) must not be below n ({n}).", "best_of")
         if best_of > n and self.stream:
-            sentence = "best_of chooses among whole texts, which cannot be streamed: leave out one of them."
+            sentence = "best_of chooses among whole texts and cannot be streamed: leave out best_of or stream."
             raise FieldError(sentence, "best_of")
         if (count := best_of * len(self.prompts)) > CHOICES:
-            raise FieldError(f"This asks for {count} texts; at most {CHOICES} at once.", "n")
+            raise FieldError(f"The request asks for {count} texts, but at most {CHOICES} are allowed.", "n")
 
     @property
     def prompts(self) -> tuple[Any, ...]:
@@ -312,11 +312,11 @@ class MessagesField(Field):
 
 @dataclass(frozen=True)
 class ChatRequest(WritingRequest):
-    messages: Sequence[Mapping[str, str]] = declare(MessagesField, doc="the dialogue so far, as roles and texts")
+    messages: Sequence[Mapping[str, str]] = declare(MessagesField, doc="dialogue so far, as role and content")
     max_tokens: int | None = whole(
-        None, ge=1, le=2**20, doc="maximum number of tokens to generate; if left out, as many as fit"
+        None, ge=1, le=2**20, doc="maximum number of tokens to generate; default: as many as fit"
     )
-    max_completion_tokens: int | None = whole(None, ge=1, le=2**20, doc="another name of max_tokens")
+    max_completion_tokens: int | None = whole(None, ge=1, le=2**20, doc="another name for max_tokens")
 
 
 @dataclass(frozen=True)
@@ -325,9 +325,9 @@ class InputRequest(Fields):
 
     model: str = text(max_length=None)
     input: str | Sequence[str] = many(
-        kinds=(ANY_TEXT,), min_length=1, max_length=TEXTS, noun="a text, or a list of texts", doc="a text, or several"
+        kinds=(ANY_TEXT,), min_length=1, max_length=TEXTS, noun="a text or a list of texts", doc="one or several texts"
     )
-    user: str | None = text(None, max_length=None, doc="not used")
+    user: str | None = text(None, max_length=None, doc="accepted and ignored")
 
     def __post_init__(self) -> None:
         if sum(map(len, self.texts)) > MAX_INPUT:
@@ -346,9 +346,9 @@ class ClassifyRequest(InputRequest):
 @dataclass(frozen=True)
 class EmbeddingRequest(InputRequest):
     unsupported = ("dimensions",)
-    encoding_format: str = choice(("float", "base64"), "float", doc="base64: 32-bit floats, little-endian")
-    layer: int | None = whole(None, ge=1, le=10_000, doc="layer, counted from 1; if left out, the last")
-    pool: str = choice(POOLS, "mean", doc="use the mean of all states, or the last state")
+    encoding_format: str = choice(("float", "base64"), "float", doc="base64 encodes little-endian 32-bit floats")
+    layer: int | None = whole(None, ge=1, le=10_000, doc="layer, counted from 1; default: the last")
+    pool: str = choice(POOLS, "mean", doc="use the mean of all states or the last state")
 
 
 @dataclass(frozen=True)
@@ -359,21 +359,21 @@ class TokenizerInfoRequest(Fields):
 @dataclass(frozen=True)
 class TokenizeRequest(TokenizerInfoRequest):
     prompt: str = text(max_length=None, doc="a text")
-    add_special_tokens: bool = declare(FlagField, True, doc="the boundary first")
+    add_special_tokens: bool = declare(FlagField, True, doc="begin with the boundary token")
     return_token_strs: bool = flag(doc="also return each token as text")
 
 
 @dataclass(frozen=True)
 class DetokenizeRequest(TokenizerInfoRequest):
-    tokens: Sequence[int] = declare(TokensField, doc="tokens as whole numbers")
+    tokens: Sequence[int] = declare(TokensField, doc="token ids")
 
 
 @dataclass(frozen=True)
 class DetectRequest(Fields):
     q: str | Sequence[str] = many(
-        kinds=(ANY_TEXT,), min_length=1, max_length=TEXTS, noun="a text, or a list of texts", doc="a text, or several"
+        kinds=(ANY_TEXT,), min_length=1, max_length=TEXTS, noun="a text or a list of texts", doc="one or several texts"
     )
-    api_key: str | None = text(None, max_length=None, doc="the server's token")
+    api_key: str | None = text(None, max_length=None, doc="the server's token, if it has one")
 
     def __post_init__(self) -> None:
         if sum(map(len, self.texts)) > CHARACTERS:
@@ -386,8 +386,8 @@ class DetectRequest(Fields):
 
 @dataclass(frozen=True)
 class TranslateRequest(DetectRequest):
-    source: str = text(max_length=None, doc="a language, or auto")
-    target: str = text(max_length=None, doc="a language")
-    format: str = choice(("text", "html"), "text", doc="html preserves the markup")
+    source: str = text(max_length=None, doc="language code, or auto")
+    target: str = text(max_length=None, doc="language code")
+    format: str = choice(("text", "html"), "text", doc="html preserves markup")
     alternatives: int = whole(0, ge=0, le=ALTERNATIVES, doc="number of alternative translations")
-    secret: str | None = text(None, max_length=None, doc="not used")
+    secret: str | None = text(None, max_length=None, doc="accepted and ignored")

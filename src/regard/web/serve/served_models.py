@@ -154,7 +154,9 @@ class ServedModels:
         for one in refused:
             say(f"skipped: {one}")
         if engine != "regard" and not self.languages:
-            raise RegardError(f"--engine {engine} is for translators, and none of these runs is one: leave it out.")
+            raise RegardError(
+                f"--engine {engine} applies only to translators, and none of these runs is one: leave it out."
+            )
         for name in languages:
             if name not in self.languages:
                 raise RegardError(
@@ -186,7 +188,7 @@ class ServedModels:
                 # read beside the models' thread, and moved to their device in it
                 run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
                 if type(run) is not type(served.worker.run):
-                    raise RegardError(f"{self.folders[name]} is now a model for another task: restart the server.")
+                    raise RegardError(f"{self.folders[name]} now holds a model for another task: restart the server.")
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
                 served.use(run)
                 self.seen[name] = seen
@@ -244,7 +246,7 @@ def languages_of(run: TranslationRun, name: str) -> tuple[str, str]:
     if data.corpus == "phrasebook":
         both = ("fr", "en") if data.swap else ("en", "fr")
     if not all(code.isalpha() for code in both):
-        raise RegardError(f"{run.folder} does not name its languages: add --languages {name}=en-fr.")
+        raise RegardError(f"{run.folder} does not record its languages: add --languages {name}=en-fr.")
     return both
 
 
@@ -256,8 +258,7 @@ def longest_of(run: LanguageRun) -> int:
 def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:
     if 1 + prompt + more > longest:
         raise RegardError(
-            f"{name} has a context of {group_digits(longest)} tokens, but this needs {group_digits(1 + prompt + more)} "
-            f"(1 for the boundary, {group_digits(prompt)} of the prompt, {pluralize(more, 'token')} to write): "
-            "shorten the "
-            "prompt or max_tokens."
+            f"{name} has a context of {group_digits(longest)} tokens, but this request needs "
+            f"{group_digits(1 + prompt + more)} (1 for the boundary, {group_digits(prompt)} of the prompt, "
+            f"{pluralize(more, 'token')} to write): shorten the prompt or lower max_tokens."
         )

@@ -156,7 +156,7 @@ class Translations:
             mean = sum(best.log_probability for best, *_ in sure) / max(tokens, 1)
             found[source] = max(found.get(source, 0.0), 100 * math.exp(mean) * known if tokens else 0.0)
         if not found:
-            raise FieldError("The language cannot be detected: no served translator can read this text.", "source")
+            raise FieldError("The language could not be detected: no translator here can read this text.", "source")
         order = sorted(found, key=lambda code: -found[code])
         return [{"confidence": round(found[code], 1), "language": code} for code in order]
 

@@ -69,7 +69,7 @@ def test_a_few_of_each_sort_run_at_once_and_no_more(jobs, kinds, others):
     running[1].kill()
     running[1].wait()
     start(jobs, kinds[0])  # one place is free again
-    with pytest.raises(RegardError, match="wait until one has finished"):
+    with pytest.raises(RegardError, match="wait until one finishes"):
         start(jobs, kinds[0])
 
 

@@ -388,7 +388,7 @@ def test_a_file_of_exactly_the_limit_is_read(folder, monkeypatch):
 def test_names_of_new_runs_end_where_they_say(folder):
     assert folder.new("a" * 100) == folder.root / ("a" * 100)
     for wrong in ("a" * 101, "uploads", "a.", "_a", ".a", "a/b", "", "a b"):
-        with pytest.raises(RegardError, match="cannot be the name of a run"):
+        with pytest.raises(RegardError, match="is not a valid run name"):
             folder.new(wrong)
     assert folder.free_name("x" * 90) == "x" * 80
     assert folder.free_name("../é text") == "é-text"
@@ -409,7 +409,7 @@ def test_uploads_end_at_their_last_byte_and_file(folder, monkeypatch):
     monkeypatch.setattr(uploads, "MOST_PARTS", 2)
     first = uploads.take(folder, "c.txt", "", b"1", last=False)["token"]
     uploads.take(folder, "d.txt", "", b"1", last=False)
-    with pytest.raises(RegardError, match="2 uploads are already open"):
+    with pytest.raises(RegardError, match="2 uploads are already in progress"):
         uploads.take(folder, "e.txt", "", b"1", last=False)
     assert uploads.take(folder, "c.txt", first, b"2", last=True)["bytes"] == 2  # one that has begun may end
     assert uploads.take(folder, "../ä b.tar.gz", "", b"x", last=True)["name"] == "ä-b.tar.gz"

@@ -159,7 +159,7 @@ def test_code_runs_only_for_who_has_the_token(folder, monkeypatch):
         assert local.get("/api/exercises").status_code == 200  # looking needs none
         answer = local.post("/api/exercises/check", json=body)
         assert (answer.status_code, asked) == (403, [])
-        assert "address that `regard lab` printed" in answer.json()["error"]
+        assert "URL that `regard lab` printed" in answer.json()["error"]
         foreign = local.post("/api/exercises/check", json=body, headers=shown | {"origin": "http://evil.example"})
         assert (foreign.status_code, asked) == (403, [])
         assert local.post("/api/exercises/check", json=body, headers=shown).status_code == 200

@@ -233,7 +233,7 @@ def test_a_line_whose_checksum_does_not_fit_is_left_out_and_counted(folder, dama
     assert folder.summary(path.parent)["last"]["loss"] == 2.0
     with TestClient(application(folder.root), base_url="http://127.0.0.1") as client:
         facts = client.get("/api/runs/one?run=lstm").json()["facts"]
-    assert facts["metrics.jsonl"] == "1 damaged line left out of the curves"
+    assert facts["metrics.jsonl"] == "1 damaged line omitted from the curves"
     path.write_text(sound[0] + "\n")
     assert (folder.curve(path.parent).rows, folder.curve(path.parent).damaged) == (1, 0)
 
@@ -253,7 +253,7 @@ def test_of_a_file_of_metrics_that_is_too_large_only_the_end_is_read(folder):
     assert peak < 8 * PIECE
     assert [row[1] for row in curve.since(0)] == [7]
     assert curve.skipped == path.stat().st_size - MAX_METRICS
-    assert curve.note == "only its last 64 MiB are shown"
+    assert curve.note == "only the last 64 MiB of the curves are shown"
     with open(path, "ab") as file:
         file.write(json.dumps(ROW | {"step": 8}).encode() + b"\n")
     assert [row[1] for row in folder.curve(path.parent).since(0)] == [7, 8]

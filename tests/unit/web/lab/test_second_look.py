@@ -88,7 +88,7 @@ def test_a_run_that_has_no_weights_yet_is_one_sentence(lab):
     young = lab.root / "young"
     young.mkdir()
     (young / "run.json").write_text("{}")
-    with pytest.raises(RegardError, match="young has no weights yet"):
+    with pytest.raises(RegardError, match="young has no saved weights yet"):
         open_run(lab, "young")
 
 

@@ -57,7 +57,7 @@ def test_all_that_waits_together_is_limited(folder, monkeypatch):
     monkeypatch.setattr(uploads, "MOST_PARTS", 2)
     token = uploads.take(folder, "a", "", b"", last=False)["token"]
     uploads.take(folder, "a", "", b"", last=False)
-    with pytest.raises(RegardError, match="already open"):
+    with pytest.raises(RegardError, match="already in progress"):
         uploads.take(folder, "a", "", b"", last=False)
     uploads.take(folder, "a", token, b"1", last=False)
 

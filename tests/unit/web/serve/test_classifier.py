@@ -51,7 +51,7 @@ def test_openais_client_gets_the_vectors_of_embed(place, runs, labels, name):
     ("path", "sent", "sentence"),
     [
         ("v1/embeddings", {"input": "a"}, "model must be"), ("v1/embeddings", {"model": "writer"}, "input must be"),
-        ("v1/embeddings", {"model": "nobody", "input": "a"}, "no such model"),
+        ("v1/embeddings", {"model": "nobody", "input": "a"}, "no model"),
         ("v1/embeddings", {"model": "writer", "input": []}, "input must be"),
         ("v1/embeddings", {"model": "writer", "input": [[1, 2]]}, "input must be"),
         ("v1/embeddings", {"model": "writer", "input": ""}, "is empty"),
@@ -62,7 +62,7 @@ def test_openais_client_gets_the_vectors_of_embed(place, runs, labels, name):
         ("v1/embeddings", {"model": "writer", "input": "a", "layer": 0}, "layer must be from 1"),
         ("v1/embeddings", {"model": "writer", "input": "a", "pool": "max"}, "pool must be one of"),
         ("v1/embeddings", {"model": "writer", "input": "a", "dimensions": 8}, "dimensions is not supported"),
-        ("classify", {"model": "writer", "input": "a"}, "no such model"),
+        ("classify", {"model": "writer", "input": "a"}, "no model"),
         ("classify", {"model": "labels", "input": ""}, "is empty"),
         ("classify", {"model": "labels", "input": "A" * 9999}, "was trained on at most"),
     ],

@@ -31,7 +31,7 @@ def ask(client, prompt=PROMPT, **more):
 def test_the_models_are_listed(client):
     assert [model.id for model in client.models.list()] == ["writer"]  # what translates does not complete
     assert client.models.retrieve("writer").owned_by == "regard"
-    with pytest.raises(openai.NotFoundError, match="enfr translates"):
+    with pytest.raises(openai.NotFoundError, match="enfr is a translator"):
         client.models.retrieve("enfr")
 
 
@@ -224,7 +224,7 @@ def test_the_evaluation_harness_finds_the_scores_of_score(client, run):
 def test_a_prompt_with_its_boundary_may_fill_the_context(client, run):
     full = [run.tokenizer.eos, *[5] * (run.model.context - 2)]
     assert len(ask(client, full, max_tokens=1, echo=True, logprobs=1).choices[0].logprobs.tokens) == len(full) + 1
-    with pytest.raises(openai.BadRequestError, match="has a context of 64 tokens, but this needs 65"):
+    with pytest.raises(openai.BadRequestError, match="has a context of 64 tokens, but this request needs 65"):
         ask(client, full, max_tokens=2)
 
 

@@ -90,12 +90,12 @@ def test_html_keeps_its_mark_up(post, run):
 @pytest.mark.parametrize(
     "body, words",
     [
-        ({}, "q must be a text, or a list of texts"),
+        ({}, "q must be a text or a list of texts"),
         ({"q": "a"}, "source must be"),
         ({"q": "a", "source": "en"}, "target must be"),
         ({"q": "a", "source": "en", "target": "xx"}, '"xx" is not supported'),
         ({"q": "a", "source": "fr", "target": "en"}, "No model here translates fr → en"),
-        ({"q": "a", "source": "auto", "target": "en"}, "The language cannot be detected"),
+        ({"q": "a", "source": "auto", "target": "en"}, "The language could not be detected"),
         ({"q": 1, "source": "en", "target": "fr"}, "q must be"),
         ({"q": [], "source": "en", "target": "fr"}, "q must be"),
         ({"q": ["a", None], "source": "en", "target": "fr"}, "q must be"),
@@ -265,7 +265,7 @@ def test_a_text_is_cut_where_sentences_end(text, sentences):
 
 def test_another_engine_searches_for_the_server_as_for_translate(runs):
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
-    for folder, engine, sentence in (("writer", "ctranslate2", "is for translators"), ("enfr", "nothing", "--engine")):
+    for folder, engine, sentence in (("writer", "ctranslate2", "applies only to translators"), ("enfr", "nothing", "--engine")):
         with pytest.raises(RegardError, match=sentence):
             ServedModels([runs[folder]], languages={}, places=1, device="cpu", engine=engine)
     models = ServedModels([runs["enfr"]], languages={}, places=8, device="cpu", engine="ctranslate2-int8")

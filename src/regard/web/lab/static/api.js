@@ -27,7 +27,7 @@ async function asked(path, options) {
     response = await fetch(`api/${path}`, options);
   } catch (error) {
     if (error.name === "AbortError") throw new Refused("", 409);
-    throw new Refused("The lab does not respond. Is it still running in its terminal?");
+    throw new Refused("The lab does not respond: check that it is still running in its terminal.");
   }
   if (response.ok) return response;
   const told = await response.json().catch(() => ({}));

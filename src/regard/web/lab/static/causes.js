@@ -13,7 +13,7 @@ import { ablationTable, caption, lensGrid, signed } from "./effects.js";
 import { heatMap } from "./heat.js";
 import { quoted, token } from "./reading.js";
 
-const QUESTIONS = { lens: "Lens", ablate: "Remove each part", patch: "Patch from another text", why: "Why A, not B", head_scores: "What heads do" };
+const QUESTIONS = { lens: "Lens", ablate: "Remove each part", patch: "Patch from another text", why: "Why A, not B", head_scores: "Head roles" };
 const PARTS = { ablate: ["", "heads", "attention", "feedforward", "layers", "gates", "words", "orders"], patch: ["layers", "heads"] };
 const WAYS = ["zero", "mean", "resampled"];
 
@@ -28,7 +28,7 @@ export function questionOf(query, step = null) {
 }
 
 export function causeBar({ change }) {
-  const choice = (label, key, some, chosen) => el("label", {}, label, el("select", { data: { key }, onchange: (event) => change({ [key]: event.target.value }) }, some.map((one) => el("option", { value: one, selected: one === chosen }, one || "its main parts"))));
+  const choice = (label, key, some, chosen) => el("label", {}, label, el("select", { data: { key }, onchange: (event) => change({ [key]: event.target.value }) }, some.map((one) => el("option", { value: one, selected: one === chosen }, one || "main parts"))));
   const typed = (label, key, value, help = "") => labelled(label, el("input", { data: { key }, type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", value, onchange: (event) => change({ [key]: event.target.value.trim() || null }) }), help);
   const asked = segments("question", QUESTIONS, "lens", (ask) => change({ ask: ask === "lens" ? null : ask, parts: null, with: null }));
   const rest = el("div", { class: "tools" }), node = el("div", { class: "cause-bar", hidden: true }, el("div", { class: "tools" }, asked), rest);
@@ -47,7 +47,7 @@ export function causeBar({ change }) {
         PARTS[now.ask] && choice(now.ask === "ablate" ? "Remove" : "Replace", "parts", PARTS[now.ask], now.parts),
         now.ask === "ablate" && choice("by", "with", WAYS, now.with),
         now.ask === "patch" && typed("Other text, of equal length", "other", now.other),
-        now.why !== undefined && [typed(now.ask === "why" ? "Why this word" : "Compare (or leave empty)", "why", now.why), typed("and not this one", "not", now.not)]);
+        now.why !== undefined && [typed(now.ask === "why" ? "Why this word" : "Word to compare (optional)", "why", now.why), typed("rather than", "not", now.not)]);
     },
   };
 }
@@ -94,13 +94,13 @@ export function causeAnswer({ ask, onChange }) {
 function patchMap({ rows, columns, returned, step, answers, first, second }, onChange) {
   const [a, b] = answers, values = Float32Array.from(returned.flat());
   const places = (row, column) => (rows[row].endsWith(" state") ? ["hidden", "cell"].slice(0, 2).map((part) => `${rows[row].slice(0, -6)}/${part}@${column}`) : [`${rows[row]}@${column}`]);
-  const map = heatMap({ label: "share of the difference that comes back", onPick: (row, column) => onChange?.(places(row, column).map((one) => `swap ${one}`)) });
+  const map = heatMap({ label: "share of the difference restored", onPick: (row, column) => onChange?.(places(row, column).map((one) => `swap ${one}`)) });
   map.draw({
-    rows, columns, array: { data: values, shape: [rows.length, columns.length], low: -1, high: 1 }, low: -1, high: 1, diverging: true, unit: "share of the difference that comes back", tall: 22, finest: 14,
-    sentence: "A row for each part, a column for each word.", describe: (row, column, value) => `${rows[row]} at ${quoted(columns[column])}, taken from the other text, brings back ${value.toFixed(2)} of the difference`,
+    rows, columns, array: { data: values, shape: [rows.length, columns.length], low: -1, high: 1 }, low: -1, high: 1, diverging: true, unit: "share of the difference restored", tall: 22, finest: 14,
+    sentence: "One row per part, one column per word.", describe: (row, column, value) => `${rows[row]} at ${quoted(columns[column])}, taken from the other text, restores ${value.toFixed(2)} of the difference`,
   });
   return { node: el("section", { class: "cause" }, el("h3", {}, `Which part carries log P(${a.trim()}) − log P(${b.trim()}) after ${quoted(columns[step] ?? "")}`), map.node,
-    caption(`This text ${signed(first)}, the other ${signed(second)}. 0: like this text, 1: like the other.`, onChange ? " Choose a cell (a click, or Enter) to swap that part and see before and after." : "")), end: map.end };
+    caption(`This text ${signed(first)}, the other ${signed(second)}. 0 = like this text, 1 = like the other.`, onChange ? " Click a cell, or press Enter on it, to swap that part and compare before and after." : "")), end: map.end };
 }
 
 // -- contrast ----------------------------------------------------------------------------------------------------------------
@@ -112,20 +112,20 @@ function contrastFigure({ words, answers, step, difference, methods, completenes
   const shaded = (name, value) => el("td", { class: "right", style: { background: `color-mix(in srgb, var(${value < 0 ? "--mark" : "--accent"}) ${Math.round((28 * Math.abs(value)) / most[name])}%, transparent)` } }, signed(value));
   chart.draw({
     series: order.map(([name], at) => ({ name, colour: at, x: Float32Array.from(curves[name].keys()), y: Float32Array.from(curves[name]), points: true })),
-    x: { label: "deleted words", format: "number" }, y: { label: `log P(${a}) − log P(${b})` }, sentence: "The faster a line falls, the more faithful the method.",
+    x: { label: "deleted words", format: "number" }, y: { label: `log P(${a}) − log P(${b})` }, sentence: "The faster the line falls, the more faithful the method.",
   });
   return { node: el("section", { class: "cause" }, el("h3", {}, `log P(${a}) − log P(${b}) = ${signed(difference)} at step ${step}`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "contributions" }, el("table", {}, el("thead", {}, el("tr", {}, ["word", ...names].map((name, at) => el("th", { scope: "col", class: at ? "right" : null }, name)))),
       el("tbody", {}, words.map((word, at) => el("tr", {}, el("th", { scope: "row" }, token(word)), names.map((name) => shaded(name, methods[name][at]))))))),
-    caption(`Positive: towards ${quoted(a)}. Completeness error of the integrated gradients: ${number(error, 2)}.`),
+    caption(`Positive values favor ${quoted(a)}. Completeness error of the integrated gradients: ${number(error, 2)}.`),
     el("h3", { class: "below" }, "How faithful each method is here"), chart.node,
-    caption(`Words are deleted in the order of each method. Mean of each curve, lower is more faithful: ${order.map(([name, mean]) => `${name} ${signed(mean)}`).join(", ")}.`)), end: chart.end };
+    caption(`Each method deletes words in its own order of importance. Mean of each curve (lower is more faithful): ${order.map(([name, mean]) => `${name} ${signed(mean)}`).join(", ")}.`)), end: chart.end };
 }
 
 function headTable({ heads, chance }) {
-  const columns = { name: "head", previous: "previous word", positional: "one distance", distance: "that distance", duplicate: "the same word", induction: "after the same word", ...(chance.syntactic === null ? {} : { syntactic: "verb to subject" }) };
+  const columns = { name: "head", previous: "previous word", positional: "fixed distance", distance: "distance", duplicate: "the same word", induction: "after the same word", ...(chance.syntactic === null ? {} : { syntactic: "verb to subject" }) };
   return { node: el("section", { class: "cause" }, el("h3", {}, "What each head attends to"), table([...heads, chance], columns, { caption: "shares of attention", cell: (row, key) => (typeof row[key] === "number" && key !== "distance" ? Number(row[key].toFixed(3)) : row[key]) }),
-    caption("Shares of a head's attention; chance is uniform attention. The scores for the same word and the word after it are measured on random words read twice. ", chance.syntactic === null ? "Verb to subject is not available for this model, which does not read the phrasebook's English." : "Verb to subject is measured on sentences of the phrasebook.")), end() {} };
+    caption("Shares of each head's attention; chance means uniform attention. The scores for “the same word” and “after the same word” are measured on random words read twice. ", chance.syntactic === null ? "“Verb to subject” is not available, because this model does not read the phrasebook's English." : "“Verb to subject” is measured on sentences from the phrasebook.")), end() {} };
 }
 
 const DRAW = { lens: lensGrid, ablate: ablationTable, patch: patchMap, why: contrastFigure, head_scores: headTable };

@@ -19,7 +19,7 @@ export const withChanges = (query, run, changes) => [...query.getAll("change").f
 
 export function changedPair({ name, view, trace, matrices, changes, other, go }) {
   const select = el("select", { "aria-label": `Part of ${name} to change` }), chips = el("span", { class: "chips" });
-  const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", "aria-label": "Other text to take values from", placeholder: "Other text, of equal length" });
+  const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", "aria-label": "Text to take values from", placeholder: "Other text, of equal length" });
   const apply = (way) => {
     if (!select.value) return;
     if (way === "swap" && !words.value.trim()) { words.hidden = false; words.focus(); speak("Type the other text, then press Enter."); return; }
@@ -29,7 +29,7 @@ export function changedPair({ name, view, trace, matrices, changes, other, go })
   words.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); apply("swap"); } });
   const bar = el("div", { class: "change-bar", role: "group", "aria-label": `Change a part of ${name}` }, el("label", {}, "Change ", select),
     el("button", { type: "button", onclick: () => apply("zero") }, "Remove"), el("button", { type: "button", title: "Replace it with its mean over the words of this text", onclick: () => apply("mean") }, "Replace with mean"),
-    el("button", { type: "button", title: "Take its value from another text", onclick: () => apply("swap") }, "Swap in from other text"), words, chips);
+    el("button", { type: "button", title: "Take its value from another text", onclick: () => apply("swap") }, "Swap in from another text"), words, chips);
   const problem = el("p", { class: "problem", role: "alert" }), compared = el("div", { class: "compared" });
   let asked = null, before = null, after = null, turn = 0, section = "expected", shown = {};
   const second = reading({ parts: async (names) => (await matrices({ ...shown, parts: names })).arrays, onStep: (step) => { view.step(sameStep(after, step, before)); compare(); }, onPlaces: (places, quiet) => { if (!quiet) choose(places); }, onLook: (name) => { view.look(name); } });
@@ -107,11 +107,11 @@ export function comparison(before, after, step) {
     el("td", {}, one.was && [token(one.was.word), " ", percent(one.was.p)]), el("td", { class: one.other ? "moved-top" : null }, one.is && [token(one.is.word), " ", percent(one.is.p)])));
   const p = (facts, word) => facts.top[at].find((one) => one.word === word)?.p, all = [...new Set([...before.top[at], ...after.top[at]].map((one) => one.word))];
   const next = all.map((word) => ({ word, old: p(before, word), now: p(after, word) })).sort((one, two) => Math.max(two.now ?? 0, two.old ?? 0) - Math.max(one.now ?? 0, one.old ?? 0)).slice(0, 10);
-  return [el("h3", {}, "Before and after"), after.own !== undefined && el("p", {}, `With this change the translation would be ${after.own === before.answer ? "the same" : quoted(after.own || "(nothing)")}.`), el("div", { class: "look" },
-    el("div", {}, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "log P before and after" }, el("table", {}, el("thead", {}, el("tr", {}, ["read", "then came", "log P before", "after", "change", "", "expected before", "after"].map((word, place) => (word ? el("th", { scope: "col", class: place > 1 && place < 5 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
-      el("p", { class: "caption" }, `Sum over all words: ${signed(sum)} nats.${listed.length < steps.length ? ` ${steps.length - listed.length} steps that hardly changed are left out.` : ""} Computed by the reference implementation.`)),
-    el("div", {}, el("h4", {}, `Expected after ${quoted(before.words.read[at])}`), el("table", {}, el("thead", {}, el("tr", {}, ["word", "before", "after"].map((word, place) => el("th", { scope: "col", class: place ? "right" : null }, word)))),
-      el("tbody", {}, next.map((one) => el("tr", {}, el("th", { scope: "row" }, token(one.word)), el("td", { class: "right" }, percent(one.old)), el("td", { class: "right" }, percent(one.now)))))), el("p", { class: "caption" }, "–: not among the ten most probable.")))];
+  return [el("h3", {}, "Before and after"), after.own !== undefined && el("p", {}, `With this change, the translation would be ${after.own === before.answer ? "the same" : quoted(after.own || "(empty)")}.`), el("div", { class: "look" },
+    el("div", {}, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "log P before and after" }, el("table", {}, el("thead", {}, el("tr", {}, ["read", "next word", "log P before", "after", "change", "", "predicted before", "after"].map((word, place) => (word ? el("th", { scope: "col", class: place > 1 && place < 5 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
+      el("p", { class: "caption" }, `Sum over all words: ${signed(sum)} nats.${listed.length < steps.length ? ` ${steps.length - listed.length} steps with almost no change are omitted.` : ""} Computed by the reference implementation.`)),
+    el("div", {}, el("h4", {}, `Predictions after ${quoted(before.words.read[at])}`), el("table", {}, el("thead", {}, el("tr", {}, ["word", "before", "after"].map((word, place) => el("th", { scope: "col", class: place ? "right" : null }, word)))),
+      el("tbody", {}, next.map((one) => el("tr", {}, el("th", { scope: "row" }, token(one.word)), el("td", { class: "right" }, percent(one.old)), el("td", { class: "right" }, percent(one.now)))))), el("p", { class: "caption" }, "– means not among the ten most probable.")))];
 }
 
 const logged = (value) => (value === null ? "–" : value.toFixed(2).replace("-", "−"));

@@ -112,7 +112,7 @@ export function lineChart({ label, height = 300 }) {
     }
     const across = bounds("x", x.log), up = bounds("y", y.log);
     if (!across || !up) {
-      put(marks, svg("text", { x: width / 2, y: height / 2, "text-anchor": "middle", class: "empty" }, given.empty || "Nothing to draw yet"));
+      put(marks, svg("text", { x: width / 2, y: height / 2, "text-anchor": "middle", class: "empty" }, given.empty || "No data yet"));
       put(lines); put(cursor); X = null; describe(); return;
     }
     const named = ends(width);
@@ -277,7 +277,7 @@ export function lineChart({ label, height = 300 }) {
     put(words, given.caption && found.length ? given.caption : found.length
       ? `${given.y.label} against ${given.x.label}${given.x.log ? " (logarithmic)" : ""}; ${found.length === 1 ? `${found[0].name} ends at ${number(found[0].last)}` : `${found.length} lines`}.${given.sentence ? ` ${given.sentence}` : ""}`
       : "");
-    plot.setAttribute("aria-label", `${words.textContent || label} Arrow keys read values.`);
+    plot.setAttribute("aria-label", `${words.textContent || label} Use the arrow keys to read values.`);
     node.querySelectorAll(".numbers").forEach((one) => { one.hidden = !found.length; });
     if (numbers.open) tabulate();
   }

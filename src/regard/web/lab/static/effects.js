@@ -14,7 +14,7 @@ export function lensGrid({ words, layers, notes }) {
   const told = (layer, at) => {
     const rank = layer.rank[at];
     return `${layer.name} after ${quoted(words[at])}: ${layer.top[at].map(([word, p]) => `${quoted(word)} ${percent(p)}`).join(", ")}. `
-      + (rank === null ? "" : `The word that followed has ${percent(layer.probability[at])}, rank ${rank}. `) + `KL to the prediction: ${number(layer.divergence[at], 3)} nats.`;
+      + (rank === null ? "" : `The word that followed has ${percent(layer.probability[at])}, rank ${rank}. `) + `KL divergence from the final prediction: ${number(layer.divergence[at], 3)} nats.`;
   };
   const cells = rows.map((layer) => words.map((_, at) => {
     const [word, p] = layer.top[at][0];
@@ -43,7 +43,7 @@ export function lensGrid({ words, layers, notes }) {
   cells[at[0]][at[1]].tabIndex = 0;
   show(...at);
   const node = el("section", { class: "cause" }, el("h3", {}, "What each layer would predict"), el("div", { class: "scroll" }, grid), readout,
-    caption("Each layer's best next word, read through the model's own output layer. Darker means more probable. A frame marks the word that actually followed."), notes.map((note) => caption(note)));
+    caption("The most probable next word at each layer, read through the model's own output layer. The stronger the color, the more probable. A frame marks the word that actually followed."), notes.map((note) => caption(note)));
   return { node, end() {} };
 }
 
@@ -54,12 +54,12 @@ export function ablationTable({ kind, way, texts, effects }, onChange) {
   const bar = (value, name) => (value === null ? null : el("i", { class: `${name} ${value < 0 ? "less" : "more"}`, style: { width: `${(50 * Math.abs(value)) / most}%` } }));
   const rows = effects.map((one) => {
     const place = one.name.split(" ")[0];
-    return el("tr", {}, el("th", { scope: "row" }, onChange ? el("button", { type: "button", title: `Remove ${one.name}, and see before and after`, onclick: () => onChange([`zero ${place}`]) }, one.name) : one.name),
+    return el("tr", {}, el("th", { scope: "row" }, onChange ? el("button", { type: "button", title: `Remove ${one.name} and compare before and after`, onclick: () => onChange([`zero ${place}`]) }, one.name) : one.name),
       el("td", { class: "right" }, signed(one.effect)), el("td", {}, el("span", { class: "effect", "aria-hidden": "true" }, bar(one.control, "random"), bar(one.effect, "own"))),
       el("td", { class: "right" }, signed(one.control)), texts > 1 && [el("td", {}, range(one.interval)), el("td", {}, range(one.control_interval))]);
   });
   const heads = ["removed", "Δ log P", "", "random", ...(texts > 1 ? ["95 %", "95 % of random"] : [])];
-  return { node: el("section", { class: "cause" }, el("h3", {}, `How log P of the text changes without each part (${kind})`),
+  return { node: el("section", { class: "cause" }, el("h3", {}, `Change in log P of the text without each part (${kind})`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "effects" }, el("table", { class: "effects" }, el("thead", {}, el("tr", {}, heads.map((word, at) => (word ? el("th", { scope: "col", class: at === 1 || at === 3 ? "right" : null }, word) : el("td"))))), el("tbody", {}, rows))),
-    caption(`Mean change of log P per word${texts > 1 ? ` over ${texts} texts` : ""}; removed values become ${way}. Pale: an equal number of random components.`, onChange ? " Choose a part to remove it and see before and after." : "")), end() {} };
+    caption(`Mean change of log P per word${texts > 1 ? ` over ${texts} texts` : ""}; removed values become ${way}. Pale bars: the same number of random components.`, onChange ? " Choose a part to remove it and compare before and after." : "")), end() {} };
 }

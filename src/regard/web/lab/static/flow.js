@@ -30,7 +30,7 @@ function blocksOf(facts) {
 }
 
 export function flow({ load }) {
-  const drawing = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "drawing of the blocks" }), names = el("div");
+  const drawing = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "diagram of the blocks" }), names = el("div");
   let facts = null, step = 0, blocks = [], said = [], turn = 0;
   const bar = filmBar({ label: "Block", frame: () => paint(), told: (at) => said[at] || "" });
   const node = el("div", { class: "flow" }, bar.node, drawing, names);
@@ -43,16 +43,16 @@ export function flow({ load }) {
   // What is drawn and said of a block at this step.
   async function found(block) {
     const word = quoted(facts.words.read[step]), array = await inside(block.part);
-    if (block.kind === "words") return { said: `${word} becomes a vector${array ? ` of ${array.shape.at(-1)} numbers, of length ${number(lengthOf(array, step), 3)}` : ""}.` };
+    if (block.kind === "words") return { said: `${word} becomes a vector${array ? ` of ${array.shape.at(-1)} numbers with norm ${number(lengthOf(array, step), 3)}` : ""}.` };
     if (block.kind === "prediction") {
-      const top = facts.top[step].slice(0, CHOICES), came = facts.known[step] ? ` Then came ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}.` : "";
-      return { top, said: `It expects ${top.map((one) => `${quoted(one.word)} ${percent(one.p)}`).join(", ")}.${came}` };
+      const top = facts.top[step].slice(0, CHOICES), came = facts.known[step] ? ` The next word was ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}.` : "";
+      return { top, said: `Top predictions: ${top.map((one) => `${quoted(one.word)} ${percent(one.p)}`).join(", ")}.${came}` };
     }
-    const whole = await inside(block.whole), share = array && whole ? `; it adds ${percent(lengthOf(array, step) / (lengthOf(whole, step) || 1))} of the length of the layer's result` : "";
-    if (block.kind === "alone") return { said: `${block.title}: ${word} alone, without the other words${share}.` };
+    const whole = await inside(block.whole), share = array && whole ? `; the norm of its output is ${percent(lengthOf(array, step) / (lengthOf(whole, step) || 1))} of that of the whole layer` : "";
+    if (block.kind === "alone") return { said: `${block.title}: applied to ${word} alone${share}.` };
     if (block.kind === "state") {
       const gates = await Promise.all(block.gates.map(async (one) => { const values = await inside(one.name); return values && `${one.title.split(": ").at(-1)} ${number(meanOf(values, step), 2)} open`; }));
-      return { said: `${block.title}: ${word} meets the state of the words before it${gates.some(Boolean) ? `; on average the ${gates.filter(Boolean).join(", ")}` : ""}.` };
+      return { said: `${block.title}: ${word} is combined with the state of the previous words${gates.some(Boolean) ? `; on average the ${gates.filter(Boolean).join(", ")}` : ""}.` };
     }
     const weights = await load(`attention/${block.map.name}`), [heads, , columns] = weights.shape, lines = [];
     for (let head = 0; head < heads; head++) for (let place = 0; place < columns; place++) {
@@ -60,7 +60,7 @@ export function flow({ load }) {
       if (weight >= LEAST && !(block.map.causal && place > step)) lines.push({ head, place, weight });
     }
     const most = lines.reduce((a, b) => (b.weight > (a?.weight ?? 0) ? b : a), null), over = facts.words[block.map.columns];
-    return { lines, heads, over, said: `${block.title}: ${word} looks at ${most ? `${quoted(over[most.place])} most (${heads > 1 ? `head ${most.head + 1}, ` : ""}${percent(most.weight)})` : "nothing"}${share}.` };
+    return { lines, heads, over, said: `${block.title}: ${word} attends ${most ? `most to ${quoted(over[most.place])} (${heads > 1 ? `head ${most.head + 1}, ` : ""}${percent(most.weight)})` : "to nothing"}${share}.` };
   }
 
   async function read() {
@@ -72,7 +72,7 @@ export function flow({ load }) {
       said = all.map((one) => one.said);
       bar.show(blocks.length, Math.min(bar.at, blocks.length - 1));
       const heads = Math.max(0, ...all.map((one) => one.heads || 0));
-      put(names, heads > 1 && legend(Array.from({ length: heads }, (_, head) => `head ${head + 1}`)), el("p", { class: "caption" }, heads ? `The width of a line is the attention weight, from ${LEAST} to 1.` : "This model has no attention: its state carries the words before."));
+      put(names, heads > 1 && legend(Array.from({ length: heads }, (_, head) => `head ${head + 1}`)), el("p", { class: "caption" }, heads ? `The wider a line, the larger the attention weight (${LEAST} to 1).` : "This model has no attention: its state carries the previous words."));
       paint();
     } catch (error) { if (mine === turn) put(drawing, el("p", { class: "problem" }, error.message)); }
   }
@@ -108,7 +108,7 @@ export function flow({ load }) {
       step = at;
       shown = null;
       blocks = blocksOf(facts);
-      if (!facts.inside.length || !facts.words.read.length) { turn++; put(node, el("p", { class: "quiet-text" }, `${facts.system} has no blocks: it looks up what it counted.`)); return; }
+      if (!facts.inside.length || !facts.words.read.length) { turn++; put(node, el("p", { class: "quiet-text" }, `${facts.system} has no blocks: it looks up counts.`)); return; }
       put(node, bar.node, drawing, names);
       read();
     },

@@ -53,7 +53,7 @@ export function intervalChart({ label }) {
         Number.isFinite(row.low + row.high) && svg("line", { x1: across(row.low), x2: across(row.high), y1: y, y2: y, stroke: colour, class: "whisker" }),
         Number.isFinite(row.value) && svg("circle", { cx: across(row.value), cy: y, r: 5, fill: colour }));
     });
-    const plot = svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", tabindex: "0", "aria-label": `${label}: ${rows.map(told).join(" ")} Arrow keys read the rows.` },
+    const plot = svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", tabindex: "0", "aria-label": `${label}: ${rows.map(told).join(" ")} Use the arrow keys to read the rows.` },
       ticks(low, high, x.log, Math.max(2, Math.floor((width - left) / 90))).map((mark) => [svg("line", { x1: across(mark), x2: across(mark), y1: top, y2: bottom, class: "grid" }),
         svg("text", { x: across(mark), y: bottom + 16, "text-anchor": "middle" }, number(mark, 3))]),
       against && [svg("line", { x1: across(against.value), x2: across(against.value), y1: top - 4, y2: bottom, class: "against" }),

@@ -8,7 +8,7 @@ export function learnedNote(api, run, tell = () => {}) {
   if (run.task !== "classification" && !run.counted) {
     api.post("runs/learned", { run: run.name }).then((found) => {
       if (!found.bigram || found.perplexity < found.bigram) return;
-      node.textContent = `Perplexity ${number(found.perplexity, 3)} after ${counted(found.step, "step")}: this model has not learned yet. A bigram model of the same text, which sees only the previous token${run.task === "translation" ? " and no source" : ""}, has ${number(found.bigram, 3)}.`;
+      node.textContent = `Perplexity ${number(found.perplexity, 3)} after ${counted(found.step, "step")}: this model has hardly learned anything yet. A bigram model of the same text, which sees only the previous token${run.task === "translation" ? " and no source" : ""}, has ${number(found.bigram, 3)}.`;
       node.hidden = false;
       tell();
     }).catch(() => { /* its data are gone: nothing is known, and nothing is said */ });

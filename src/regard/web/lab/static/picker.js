@@ -14,7 +14,7 @@ export function picker({ most = 4, label = "Runs", change }) {
       nameColours(runs);
       const rest = runs.filter((run) => !chosen.includes(run.name));
       const add = el("select", { "aria-label": "Add a run", onchange: (event) => { if (event.target.value) change(most === 1 ? [event.target.value] : [...chosen, event.target.value]); } },
-        el("option", { value: "" }, most === 1 ? "Another run…" : "Add a run…"),
+        el("option", { value: "" }, most === 1 ? "Switch to another run …" : "Add a run …"),
         rest.map((run) => el("option", { value: run.name }, `${run.name} · ${run.system}${run.corpus ? ` · ${run.corpus}` : ""}`)));
       put(node,
         chosen.map((name) => el("span", { class: "tag picked" },

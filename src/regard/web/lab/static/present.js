@@ -19,7 +19,7 @@ export function presentation(main, button) {
   function show(next) {
     const all = figures();
     main.querySelector(".shown")?.classList.remove("shown");
-    if (!all.length) { end(); speak("There is no figure in this view yet."); return; }
+    if (!all.length) { end(); speak("This view has no figure yet."); return; }
     at = Math.max(0, Math.min(all.length - 1, next));
     all[at].classList.add("shown");
     document.documentElement.dataset.presenting = "";

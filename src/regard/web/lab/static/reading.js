@@ -18,7 +18,7 @@ import { heatMap, shadesOf } from "./heat.js";
 import { searchTree } from "./search_tree.js";
 import { sheet } from "./sheet.js";
 
-export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic", flow: "Blocks" };
+export const SECTIONS = { expected: "Predictions", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic", flow: "Blocks" };
 
 export const quoted = (word) => `“${isolated(word)}”`;
 export const percent = (p) => (p === null || p === undefined ? "–" : p >= 0.0995 ? `${(100 * p).toFixed(0)}\u00a0%` : p >= 0.0001 ? `${Number((100 * p).toPrecision(2))}\u00a0%` : p > 0 ? "<0.01\u00a0%" : "0\u00a0%");
@@ -47,14 +47,14 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
-  const steps = el("details", { class: "numbers" }, el("summary", {}, "Every step as a table"));
+  const steps = el("details", { class: "numbers" }, el("summary", {}, "All steps as a table"));
   const node = el("div", { class: "reading", hidden: true }, words.source.node, words.target.node, said, Object.values(bodies), steps);
   const maps = {
-    head: heatMap({ label: "one head at all steps", onPoint: pointed("head"), onPick: picked("head") }),
-    state: heatMap({ label: "values of units over time", onPoint: pointed("state"), onPick: picked("state") }),
+    head: heatMap({ label: "attention of one head at every step", onPoint: pointed("head"), onPick: picked("head") }),
+    state: heatMap({ label: "values of the units over time", onPoint: pointed("state"), onPick: picked("state") }),
     slope: heatMap({ label: "gradients through time", onPoint: pointed("slope"), onPick: picked("slope") }),
-    memory: heatMap({ label: "the state of one head after the last word" }),
-    align: heatMap({ label: "which word of the source each word looked at", onPoint: pointed("align"), onPick: picked("align") }),
+    memory: heatMap({ label: "state of one head after the last word" }),
+    align: heatMap({ label: "source words that each word attended to", onPoint: pointed("align"), onPick: picked("align") }),
   };
   const sheets = {
     heads: sheet({ label: "attention of all heads", onPick: (map, place) => look(map, headAt(map, place)) }),
@@ -126,9 +126,9 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       const some = chips(side), { node: box, list, name } = words[side];
       box.hidden = !some.length;
       list.dir = facts.leftward[side === "source" ? "source" : "read"] ? "rtl" : "ltr";
-      name.textContent = facts.words.source.length ? (side === "source" ? (translates() ? "source" : "text") : "written") : "";
+      name.textContent = facts.words.source.length ? (side === "source" ? (translates() ? "source" : "text") : "output") : "";
       name.hidden = !name.textContent;
-      list.setAttribute("aria-label", side === "source" ? "words of the source" : "words");
+      list.setAttribute("aria-label", side === "source" ? "source words" : "words");
       put(list, some.map(({ word, p, change: moved }) => el("button", { type: "button", tabindex: "-1" },
         el("b", {}, token(word)),
         p === undefined ? null : el("span", { class: "p", dir: "ltr" }, percent(p)),
@@ -284,13 +284,13 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
 
   function drawSaid() {
     const best = facts.top[step]?.[0], parts = [];
-    if (facts.task === "classification") { if (best) parts.push(`Its label is ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`); }
+    if (facts.task === "classification") { if (best) parts.push(`Predicted label: ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`); }
     else {
       parts.push(`Step ${step} of ${facts.words.read.length - 1} read ${quoted(facts.words.read[step])}.`);
-      if (best) parts.push(`It expected ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`);
-      if (facts.known[step]) parts.push(`Then came ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}, rank ${facts.rank[step]}.`);
+      if (best) parts.push(`Top prediction: ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`);
+      if (facts.known[step]) parts.push(`The next word was ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}, rank ${facts.rank[step]}.`);
     }
-    if (facts.order) parts.push(`The probability comes from order ${facts.order[step]}, times a back-off weight of ${number(facts.backoff[step], 3)}.`);
+    if (facts.order) parts.push(`This probability comes from the ${facts.order[step]}-grams, multiplied by a back-off weight of ${number(facts.backoff[step], 3)}.`);
     said.textContent = parts.join(" ");
   }
 
@@ -299,17 +299,17 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     if (facts.known[step] && !rows.some((row) => row.came)) rows.push({ word: facts.words.written[step], p: facts.probability[step], came: true });
     const edit = onEdit && facts.task !== "classification", most = Math.max(...rows.map((row) => row.p)) || 1;
     put(bodies.expected, el("div", { class: "look" },
-      facts.alignment && el("div", { class: "aligned" }, el("h3", {}, "Where each written word looked"),
+      facts.alignment && el("div", { class: "aligned" }, el("h3", {}, "Source words that each output word attended to"),
         unlearned ? [el("p", { class: "quiet-text" }, unlearned), el("button", { type: "button", onclick: () => { unlearned = ""; drawExpected(); } }, "Show it anyway")] : maps.align.node),
-      el("div", {}, el("h3", {}, facts.task === "classification" ? "Predicted labels" : "What it expected next"),
+      el("div", {}, el("h3", {}, facts.task === "classification" ? "Predicted labels" : "Predicted next words"),
       el("div", { class: "bars" }, rows.map((row) => el("div", { class: row.came ? "choice-row came" : "choice-row" },
         edit && row.token !== undefined && !row.came && !(translates() && row.token === "<eos>")
-          ? el("button", { type: "button", class: "word", title: "Continue from here with this word", onclick: () => onEdit({ step, token: row.token, keep: false }) }, token(row.word))
+          ? el("button", { type: "button", class: "word", title: "Use this word and continue from here", onclick: () => onEdit({ step, token: row.token, keep: false }) }, token(row.word))
           : el("span", { class: "word" }, token(row.word)),
         el("span", { class: "chance" }, el("i", { style: { width: `${100 * row.p / most}%` } })),
-        el("span", { class: "number" }, percent(row.p), row.came ? " · came" : ""),
+        el("span", { class: "number" }, percent(row.p), row.came ? " · actual" : ""),
         edit && row.token !== undefined && !row.came && facts.known[step] && !translates()
-          ? el("button", { type: "button", class: "quiet swap", title: "Insert it here and keep the rest", "aria-label": `Insert ${isolated(row.word)} here and keep the rest`, onclick: () => onEdit({ step, token: row.token, keep: true }) }, "⇄")
+          ? el("button", { type: "button", class: "quiet swap", title: "Insert this word and keep the rest", "aria-label": `Insert ${isolated(row.word)} here and keep the rest`, onclick: () => onEdit({ step, token: row.token, keep: true }) }, "⇄")
           : null))))));
     if (facts.alignment && !unlearned) drawAlignment();
   }
@@ -322,8 +322,8 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     drawnIn.align = { rows: "written", columns: "source", count: facts.words.written.length, best };
     maps.align.draw({
       rows: facts.words.written, columns, array, low: 0, high: 1, unit: "attention weight", leftward: facts.leftward.source,
-      sentence: "One row for each generated word; the darker a cell, the more that word attended to the source word.",
-      describe: (row, column, value) => `${quoted(facts.words.written[row])} looked at ${quoted(columns[column])}: ${value.toFixed(2)}`,
+      sentence: "One row per generated word: the stronger the color, the more that word attended to the source word.",
+      describe: (row, column, value) => `${quoted(facts.words.written[row])} attended to ${quoted(columns[column])}: ${value.toFixed(2)}`,
     });
     follow();
   }
@@ -359,7 +359,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       maps: (means(at) ? [-1, ...map.heads.keys()] : [0]).map((one) => ({ name: headName({ map: at, head: one }), short: one < 0 ? "mean" : map.heads.length > 1 ? String(one + 1) : "", one, array: null, start: 0 })),
     }));
     fillSheet(sheets.heads, layers, "attention", facts.attention, [head.map, head.head + (means(head.map) ? 1 : 0)], (array, one) => meanOf(array, one), problem);
-    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", {}, sheets.heads.node, el("p", { class: "caption" }, "The maps show attention weights; all share the scale of the large one."), problem), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
+    put(bodies.attention, el("h3", {}, "Attention"), el("div", { class: "look" }, el("div", {}, sheets.heads.node, el("p", { class: "caption" }, "Each map shows the attention weights of one head; all share the scale of the large map."), problem), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
     if (mine === facts) drawHead();
   }
 
@@ -386,8 +386,8 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     drawnIn.head = { rows: map.rows, columns: map.columns, count: rows.length, best: (row) => strongest(array, start + row * columns.length, map.causal ? row + 1 : columns.length) };
     maps.head.draw({
       rows, columns, array, start, causal: map.causal, root: map.root, low: 0, high: 1, unit: "attention weight", leftward: facts.leftward[map.columns],
-      sentence: `${headName(head)}: each row shows what one word looked at.`,
-      describe: (row, column, value) => (map.causal && column > row ? `${quoted(rows[row])} cannot see ${quoted(columns[column])}, which comes later` : `${quoted(rows[row])} looked at ${quoted(columns[column])}: ${value.toFixed(2)}`),
+      sentence: `${headName(head)}: each row shows what one word attended to.`,
+      describe: (row, column, value) => (map.causal && column > row ? `${quoted(rows[row])} cannot attend to ${quoted(columns[column])}, which comes later` : `${quoted(rows[row])} attended to ${quoted(columns[column])}: ${value.toFixed(2)}`),
     });
     follow();
   }
@@ -409,7 +409,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       drawnIn.state = { rows: one.rows, columns: null, count: rows.length, best: null };
       maps.state.draw({
         rows, columns: Array.from({ length: one.units }, (_, unit) => String(unit + 1)), array, diverging: one.diverging, unit: one.unit, tall: 16, finest: 2, largest: 24,
-        sentence: `${one.title}: a row for each step, a column for each of its ${counted(one.units, "unit")}.`,
+        sentence: `${one.title}: one row per step, one column for each of ${counted(one.units, "unit")}.`,
         describe: (row, unit, value) => `unit ${unit + 1} after ${quoted(rows[row])}: ${number(value, 3)}`,
       });
     }).catch((error) => put(bodies.states, el("p", { class: "problem" }, error.message)));
@@ -423,7 +423,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
       maps: map.heads.map((name, one) => ({ name, short: String(one + 1), one, array: null, start: 0 })),
     }));
     fillSheet(sheets.memories, layers, "matrix", facts.matrices, [0, 0], (array, one) => ({ array, start: one * array.shape[1] * array.shape[2] }), problem);
-    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), sheets.memories.node, el("p", { class: "caption" }, "Each layer has its own scale, symmetric about 0; the scale of the selected head is shown below."), problem, el("h4", { class: "memory-name" }), maps.memory.node);
+    bodies.states.append(el("h3", { class: "below" }, "State after the last word: one matrix per head"), sheets.memories.node, el("p", { class: "caption" }, "Each layer has its own scale, symmetric about 0; the scale of the selected head is shown below."), problem, el("h4", { class: "memory-name" }), maps.memory.node);
     drawMemory(0, 0);
   }
 
@@ -432,7 +432,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     if (!array || mine !== facts) return;
     const [, rows, columns] = array.shape, count = (size) => Array.from({ length: size }, (_, at) => String(at + 1));
     bodies.states.querySelector(".memory-name").textContent = map.heads[one];
-    maps.memory.draw({ rows: count(rows), columns: count(columns), array, start: one * rows * columns, diverging: true, unit: "entry of the state", largest: 14, sentence: "A row for each feature of a key, a column for each component of a value.",
+    maps.memory.draw({ rows: count(rows), columns: count(columns), array, start: one * rows * columns, diverging: true, unit: "entry of the state", largest: 14, sentence: "One row per feature of the key, one column per component of the value.",
       describe: (row, column, value) => `feature ${row + 1}, component ${column + 1}: ${number(value, 3)}` });
   }
 
@@ -445,18 +445,18 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
   }
 
   function drawSearch() {
-    put(bodies.search, el("h3", {}, "Beam search"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "No beam search was run here."));
+    put(bodies.search, el("h3", {}, "Beam search"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "This text was not produced by beam search."));
   }
 
   const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, search: drawSearch, gradients: () => more.gradients?.(own), work: () => more.work?.(own), flow: drawFlow };
   const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false, flow: () => false };
 
   function tabulate() {
-    put(steps, el("summary", {}, "Every step as a table"),
+    put(steps, el("summary", {}, "All steps as a table"),
       table(facts.words.read.map((word, at) => ({
         step: at + 1, read: word, came: facts.known[at] ? facts.words.written[at] : null, p: facts.known[at] ? facts.probability[at] : null, rank: facts.known[at] ? facts.rank[at] : null,
         entropy: facts.entropy[at], order: facts.order?.[at], expected: facts.top[at].slice(0, 5).map((one) => `${isolated(one.word)} ${number(one.p, 3)}`).join(", "),
-      })), { step: "step", read: "read", came: "then came", p: "probability", rank: "rank", entropy: "entropy (nats)", ...(facts.order ? { order: "order that answered" } : {}), expected: "it expected" }, { caption: "every step" }));
+      })), { step: "step", read: "read", came: "next word", p: "probability", rank: "rank", entropy: "entropy (nats)", ...(facts.order ? { order: "order used" } : {}), expected: "top predictions" }, { caption: "All steps" }));
   }
   steps.addEventListener("toggle", () => { if (steps.open && facts) tabulate(); });
 

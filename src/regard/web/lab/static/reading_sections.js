@@ -11,22 +11,22 @@ import { arithmetic } from "./work.js";
 export const gradients = (onGradients = null) => function draw(own) {
   const { facts, bodies: { gradients: body }, load, choice, map } = own;
   if (!facts.gradients.length) {
-    put(body, el("h3", {}, "What each loss depends on"),
+    put(body, el("h3", {}, "Gradients of the loss at each step"),
       onGradients && !facts.notes.some((note) => note.includes("gradients"))
-        ? [el("p", { class: "quiet-text" }, "One backward pass for each word: this takes a moment."), el("button", { type: "button", onclick: (event) => { event.target.disabled = true; event.target.textContent = "Computing…"; onGradients(); } }, "Compute the gradients")]
+        ? [el("p", { class: "quiet-text" }, "This needs one backward pass per word, which takes a moment."), el("button", { type: "button", onclick: (event) => { event.target.disabled = true; event.target.textContent = "Computing…"; onGradients(); } }, "Compute the gradients")]
         : el("p", { class: "quiet-text" }, facts.notes.join(" ") || "Not computed."));
     return;
   }
   own.slope = Math.min(own.slope, facts.gradients.length - 1);
-  put(body, el("h3", {}, "What each loss depends on"), choice("By", facts.gradients, own.slope, (place) => { own.slope = place; draw(own); own.shade(); }), map.node);
+  put(body, el("h3", {}, "Gradients of the loss at each step"), choice("With respect to", facts.gradients, own.slope, (place) => { own.slope = place; draw(own); own.shade(); }), map.node);
   const one = facts.gradients[own.slope], rows = facts.words[one.rows], columns = facts.words[one.columns];
   load(`gradient/${one.name}`).then((array) => {
     if (own.facts !== facts || one !== facts.gradients[own.slope]) return;
     own.drawnIn.slope = { rows: "written", columns: one.columns, count: rows.length, best: (row) => own.strongest(array, row * columns.length, columns.length) };
     map.draw({
       rows, columns, array, power: true, unit: "norm of the gradient (nats per unit of length)", leftward: facts.leftward[one.columns],
-      sentence: "A row for the loss of each step, a column for each word: the norm of that loss's gradient with respect to that word's vector. Empty cells are exactly 0.",
-      describe: (row, column, value) => (Number.isNaN(value) ? "There is no next word after the last one, so there is no loss." : `gradient of the loss of ${quoted(rows[row])} by ${quoted(columns[column])}: norm ${number(10 ** value, 3)}`),
+      sentence: "One row per loss, one column per word: the norm of the gradient of that loss with respect to that word's vector. Empty cells are exactly 0.",
+      describe: (row, column, value) => (Number.isNaN(value) ? "No word follows the last one, so it has no loss." : `gradient of the loss at ${quoted(rows[row])} with respect to ${quoted(columns[column])}: norm ${number(10 ** value, 3)}`),
     });
     own.follow();
   }).catch((error) => put(body, el("p", { class: "problem" }, error.message)));
@@ -42,7 +42,7 @@ export const work = (onWork) => async function draw(own) {
     const layers = Object.keys(found.layers).map(titled), heads = found.layers[found.layer] || 0;
     own.layer = found.layer;
     put(body, el("h3", {}, `Step ${found.step}, which reads ${quoted(found.read)}${found.then ? ` and predicts ${quoted(found.then)}` : ""}`),
-      el("div", { class: "tools" }, layers.length > 1 && choice("In", layers, layers.findIndex((one) => one.name === found.layer), (at) => { own.layer = layers[at].name; own.head = 0; draw(own); }),
+      el("div", { class: "tools" }, layers.length > 1 && choice("Layer", layers, layers.findIndex((one) => one.name === found.layer), (at) => { own.layer = layers[at].name; own.head = 0; draw(own); }),
         heads > 1 && choice("Head", Array.from({ length: heads }, (_, one) => ({ title: String(one + 1) })), found.head, (one) => { own.head = one; draw(own); })),
       arithmetic(found));
   } catch (error) { if (own.facts === facts) put(body, el("p", { class: "problem" }, error.message)); }

@@ -17,18 +17,18 @@ export function saves(name, { drawing = null, canvas = null, rows }) {
 }
 
 // report.html of a run, a comparison or claims: the whole of it as one file that needs no lab.
-export const wholePage = (name) => el("a", { class: "button", href: `./api/runs/report?name=${encodeURIComponent(name)}`, download: "" }, "Save as one file");
+export const wholePage = (name) => el("a", { class: "button", href: `./api/runs/report?name=${encodeURIComponent(name)}`, download: "" }, "Download the report");
 
 // A run's model as one file that runs by itself in any browser.
 export function modelPage(api, name, problem) {
   const button = el("button", { type: "button", onclick: async () => {
     button.disabled = true;
-    button.textContent = "Making the page…";
+    button.textContent = "Creating the page …";
     try { save(`${name.replaceAll("/", "-")}.html`, new Blob([(await api.post("runs/page", { run: name })).page], { type: "text/html" })); problem(""); }
     catch (error) { problem(error.message); }
     button.disabled = false;
-    button.textContent = "Save as a page";
-  } }, "Save as a page");
+    button.textContent = "Save as HTML";
+  } }, "Save as HTML");
   button.title = "One HTML file that runs this model without a network connection";
   return button;
 }

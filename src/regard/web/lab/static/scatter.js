@@ -64,7 +64,7 @@ export function scatter({ label }) {
   }
 
   function tell(aloud = false) {
-    const said = at < 0 ? given.sentence : `“${isolated(given.words[at])}” is nearest to ${near(at).map((n) => `“${isolated(given.words[n])}”`).join(", ")}.`;
+    const said = at < 0 ? given.sentence : `Nearest to “${isolated(given.words[at])}”: ${near(at).map((n) => `“${isolated(given.words[n])}”`).join(", ")}.`;
     readout.textContent = said;
     if (aloud) speak(said);
   }

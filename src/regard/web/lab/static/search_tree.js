@@ -31,7 +31,7 @@ export function searchTree(branches, note = "") {
   const last = Math.max(...branches.map((one) => one.step));
   const width = ACROSS * last + 2 * MARGIN, height = Math.max(...[...places.values()].map(([, y]) => y)) + DOWN;
   const left = branches.length - places.size;
-  const told = `${counted(branches.length, "prefix", "prefixes")} in ${counted(last, "step")}, ${ended.length} found${ended.length ? `; the best has log-probability ${number(ended[0].log, 3)}` : ""}.`;
+  const told = `${counted(branches.length, "prefix", "prefixes")} in ${counted(last, "step")}, ${counted(ended.length, "hypothesis", "hypotheses")} finished${ended.length ? `; the best has log-probability ${number(ended[0].log, 3)}` : ""}.`;
   const label = (one) => `${one.rank ? `#${one.rank} ` : ""}${isolated(short(one.word))}`;
   const edges = [...places].filter(([n]) => branches[n].parent >= 0 && places.has(branches[n].parent)).map(([n, [x, y]]) => {
     const [x0, y0] = places.get(branches[n].parent), parent = branches[branches[n].parent];
@@ -48,8 +48,8 @@ export function searchTree(branches, note = "") {
     table(ended.map((one) => ({ rank: one.rank, text: one.text, log: one.log, score: one.score })),
       { rank: "rank", text: "sentence", log: "log-probability", score: "score (divided by length)" }, { caption: "Beam search results, best first" }),
     note && el("p", { class: "caption" }, note),
-    el("p", { class: "caption" }, "The tree: each column is a step, with the most probable prefix on top. Next to each word is its probability given the words before it; pale words were pruned."),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tree of the search" },
+    el("p", { class: "caption" }, "In the tree, each column is a step, with the most probable prefix on top. Next to each word is its probability given the words before it. Pale words were pruned."),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "search tree" },
       svg("svg", { class: "tree", role: "img", "aria-label": told, width, height, viewBox: `0 0 ${width} ${height}` }, edges, nodes)),
     el("p", { class: "caption" }, told, left ? ` ${left === 1 ? "One pruned prefix is" : `${left} pruned prefixes are`} not drawn.` : ""));
 }

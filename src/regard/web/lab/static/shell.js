@@ -21,12 +21,12 @@ import { el, put, speak } from "./dom.js";
 
 const VIEWS = [
   { name: "runs", label: "Runs", load: () => import("./views/runs.js") },
-  { name: "ladder", label: "Ladder", load: () => import("./views/ladder.js") },
+  { name: "ladder", label: "Compare", load: () => import("./views/ladder.js") },
   { name: "sentence", label: "Sentence", load: () => import("./views/sentence.js") },
   { name: "translation", label: "Translation", load: () => import("./views/translation.js") },
   { name: "time", label: "Time", load: () => import("./views/time.js") },
   { name: "claims", label: "Claims", load: () => import("./views/claims.js") },
-  { name: "lectures", label: "Lectures", load: () => import("./views/lectures.js") },
+  { name: "lectures", label: "Course", load: () => import("./views/lectures.js") },
   { name: "exercises", label: "Exercises", load: () => import("./views/exercises.js") },
   { name: "text", label: "Text", load: () => import("./views/text.js") },
 ];

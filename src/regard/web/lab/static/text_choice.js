@@ -5,7 +5,7 @@
 import { bytes, el, grouped, id, put, speak, table } from "./dom.js";
 
 const BOTH = ["any-b", "copy", "reverse", "recall"]; // toy tasks are text and pairs
-const NAMES = { split: "part", encoding: "encoding", lines: "lines", words: "words", vocabulary: "different", repeated: "repeated", blank: "blank" };
+const NAMES = { split: "split", encoding: "encoding", lines: "lines", words: "words", vocabulary: "distinct", repeated: "duplicate", blank: "blank" };
 
 // A job that has ended; `still()` false gives up.
 export async function whenDone(api, job, still, every = 400) {
@@ -19,7 +19,7 @@ export async function whenDone(api, job, still, every = 400) {
 export function textChoice(api, { pairs, choose, columns = () => "", encoding = () => "" }) {
   const node = el("section", { class: "step" }), findings = el("div", { class: "findings" });
   let found = null, ended = false, chosen = "", checked = "";
-  const all = () => [...found.corpora, ...found.uploads.map((file) => ({ ...file, about: `${bytes(file.bytes)}, dropped in`, own: true }))];
+  const all = () => [...found.corpora, ...found.uploads.map((file) => ({ ...file, about: `${bytes(file.bytes)}, uploaded`, own: true }))];
   const fits = (one) => one.own || one.pairs || !pairs() || BOTH.includes(one.name);
 
   const load = async () => { found = await api.get("runs/choices"); return found; };
@@ -28,8 +28,8 @@ export function textChoice(api, { pairs, choose, columns = () => "", encoding = 
     chosen = name;
     const offered = all().filter(fits), picker = id("file");
     const input = el("input", { type: "file", class: "spoken", id: picker, onchange: () => input.files[0] && take(input.files[0]) });
-    const drop = el("label", { class: "drop writes", for: picker }, el("b", {}, "Drop a file here"), " or choose one",
-      el("span", { class: "help" }, pairs() ? "Sentence pairs: .tsv, .csv, .xlsx, .tmx, .xlf, .jsonl, also .gz" : "Text, or a table: .txt, .csv, .tsv, .xlsx, .jsonl, also .gz"));
+    const drop = el("label", { class: "drop writes", for: picker }, el("b", {}, "Drop a file here"), " or click to choose one",
+      el("span", { class: "help" }, pairs() ? "Sentence pairs: .tsv, .csv, .xlsx, .tmx, .xlf or .jsonl, optionally gzipped" : "Text or a table: .txt, .csv, .tsv, .xlsx or .jsonl, optionally gzipped"));
     for (const event of ["dragover", "dragenter"]) drop.addEventListener(event, (one) => { one.preventDefault(); drop.classList.add("over"); });
     drop.addEventListener("dragleave", () => drop.classList.remove("over"));
     drop.addEventListener("drop", (one) => { one.preventDefault(); drop.classList.remove("over"); const file = one.dataTransfer.files[0]; if (file) take(file); });
@@ -67,7 +67,7 @@ export function textChoice(api, { pairs, choose, columns = () => "", encoding = 
       const job = await whenDone(api, await api.post("runs/check", { data: chosen, columns: columns(), encoding: encoding() }), () => !ended && checked === wanted);
       if (ended || checked !== wanted) return;
       put(findings, job.result ? report(job.result) : el("p", { class: "problem" }, job.problem || "This file could not be read."));
-      speak(`${chosen} was checked.`);
+      speak(`Checked ${chosen}.`);
     } catch (error) { if (!error.overtaken) put(findings, el("p", { class: "problem" }, error.message)); }
   }
 

@@ -4,9 +4,9 @@ import { el, notice, put, speak } from "./dom.js";
 
 const STARTS = [
   { title: "A language model learns English", system: "lstm", data: "pyref", budget: "90s",
-    about: "An LSTM reads Python’s own manual, 50,000 words, for a minute and a half. Watch its sentences form." },
+    about: "An LSTM reads Python’s own manual, 50,000 words, for a minute and a half. Watch its sentences take shape." },
   { title: "A Transformer learns to translate", system: "transformer", data: "phrasebook", budget: "3m",
-    about: "It learns to translate English into French from a built-in grammar in three minutes. See which words it attends to." },
+    about: "It learns to translate English into French in three minutes, from a built-in phrasebook. See which words it attends to." },
   { title: "Count words with the oldest model", system: "ngram", data: "pyref", budget: "",
     about: "Shannon’s n-gram trains in seconds and is the baseline that every other model must beat." },
 ];
@@ -14,11 +14,11 @@ const STARTS = [
 // Where a model that comes with Regard opens.
 const inside = (run) => link(run.task === "translation" ? "translation" : "sentence", "", { run: run.name });
 const ABOUT = {
-  ngram: "Which words follow these two, and how often?",
+  ngram: "See which words follow the two before, and how often.",
   lstm: "Watch its gates open and close from word to word.",
-  gpt: "See where each attention head looks before it predicts a word.",
+  gpt: "See where each attention head looks before the model predicts a word.",
   bahdanau: "See the alignment that a recurrent translator learned without supervision.",
-  transformer: "English into French: follow every head while it writes.",
+  transformer: "Follow every attention head as it translates English into French.",
 };
 
 export const galleryList = (models) => el("ul", { class: "run-list", "aria-label": "Models that come with Regard" },
@@ -52,10 +52,10 @@ export function firstVisit(api, address, started, gallery = []) {
 // -- the tour ------------------------------------------------------------------------------------------------------------
 
 const STEPS = [
-  [".run-list", "All your runs", "Every run in the folder, active runs first. Check the box to draw a run's curve; click its name to open it below."],
+  [".run-list", "All your runs", "Every run in the folder, active runs first. Check a run's box to plot its curve; click its name to open it below."],
   ["[data-tour=curves]", "Live learning curves", "Choose what is plotted on each axis. Hover over a line, or focus the chart and use the arrow keys, to read its numbers."],
-  ["[data-tour=samples]", "What it writes", (where) => `A new sample each time the model improves.${where?.querySelector("input[type=range]") ? " Move the slider to see the words form." : ""}`],
-  ["[data-tour=new]", "Your own text", "Drop in a file to see any problems with it, and how long training will take, before training starts."],
+  ["[data-tour=samples]", "Samples", (where) => `A new sample each time the model improves.${where?.querySelector("input[type=range]") ? " Move the slider to see how the text improved." : ""}`],
+  ["[data-tour=new]", "Your own text", "Drop in a file. Before training starts, you see any problems with the file and how long training will take."],
   ["#views", "The other views", "Compare systems, look inside one sentence, follow a translation. Each view has a URL that you can share."],
 ];
 

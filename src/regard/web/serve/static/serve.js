@@ -5,7 +5,7 @@ let asking = null; // the text that is being written
 
 async function sentenceOf(answer) {
   const said = await answer.json().catch(() => ({}));
-  return said.error?.message ?? said.error ?? `The server answered ${answer.status}.`;
+  return said.error?.message ?? said.error ?? `The server returned status ${answer.status}.`;
 }
 
 function show(element, text, wrong = false) {
@@ -42,7 +42,7 @@ async function write(event) {
   const asked = element("span", body.prompt);
   asked.className = "asked";
   get("written").replaceChildren(asked);
-  show(get("how"), "Writing …");
+  show(get("how"), "Generating …");
   get("stop").disabled = false;
   try {
     const answer = await fetch("/v1/completions", {

@@ -30,7 +30,7 @@ export async function changed(run, [text, other], written, changes, ask) {
   const wanted = replacements(changes, own, its), missing = wanted.find((one) => !run.model.parts.includes(one.part));
   if (missing) throw new Error(`There is no place “${missing.name}”.`);
   const found = await watched(run.model, replacer(wanted), ask);
-  found.facts.notes = [`Changed: ${changes.join(", ")}. Computed by the written equation.`, ...found.facts.notes];
+  found.facts.notes = [`Changed: ${changes.join(", ")}. Computed by the reference implementation.`, ...found.facts.notes];
   return found;
 }
 

@@ -47,7 +47,7 @@ const explain = latest(async (stale) => {
   } catch (error) { if (!error.cancelled) put(cause, el("p", { class: "problem", role: "alert" }, error.message)); }
 });
 const noted = el("p", { class: "quiet-text" });
-const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below refers to that step."), noted, Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), pair.node, causes);
+const inside = el("section", { class: "inside", hidden: true, "aria-label": "inside the model" }, el("h2", {}, "Inside the model"), el("p", { class: "lead" }, "Choose a word: everything below shows that step."), noted, Object.keys(tabs).length > 1 && el("div", { class: "tools" }, chosen), pair.node, causes);
 
 function show(found) {
   ({ arrays, ids } = found);
@@ -128,13 +128,13 @@ function language() {
 }
 
 function translation() {
-  const beam = el("select", {}, [["1", "greedy: the best word each time"], ["2", "a beam of 2"], ["5", "a beam of 5"], ["10", "a beam of 10"]].map(([value, name]) => el("option", { value, selected: value === "5" }, name)));
+  const beam = el("select", {}, [["1", "greedy (most probable word each time)"], ["2", "beam size 2"], ["5", "beam size 5"], ["10", "beam size 10"]].map(([value, name]) => el("option", { value, selected: value === "5" }, name)));
   async function ask(prefix = "") {
     if (!words.value.trim()) { say("There is nothing to translate: type a sentence."); return; }
     try {
       const found = await work(call("translate", { text: words.value, beam: Number(beam.value), prefix }));
       answer.textContent = found.facts.answer || "(an empty translation)";
-      say(`Found in ${number(found.seconds, 2)} s.`);
+      say(`Translated in ${number(found.seconds, 2)} s.`);
       show({ ...found, beam: Number(beam.value) });
     } catch (error) { say(error.cancelled ? "Stopped." : error.message); }
   }
@@ -148,7 +148,7 @@ function translation() {
 
 function classification() {
   const look = latest(async (stale) => {
-    if (!words.value.trim()) { say("There is nothing to label: type a text."); return; }
+    if (!words.value.trim()) { say("There is nothing to classify: type a text."); return; }
     const found = await call("trace", { text: words.value });
     if (stale()) return;
     const [first] = found.facts.top[0];
@@ -157,22 +157,22 @@ function classification() {
     show(found);
   });
   words.addEventListener("input", look);
-  return { nodes: [el("div", { class: "buttons" }, button("Label it", "primary", look))], look };
+  return { nodes: [el("div", { class: "buttons" }, button("Classify", "primary", look))], look };
 }
 
 // -- the page ----------------------------------------------------------------------------------------------------------------
 
-const LEADS = { "language model": "A language model that runs inside this file: it sends nothing and loads nothing. It continues a text the way its training text would; it knows nothing else, and what it writes may be false.", translation: "A translator that runs inside this file: it sends nothing and loads nothing. It learned only from sentence pairs and makes mistakes, especially with words it has never seen.", classification: "A classifier that runs inside this file: it sends nothing and loads nothing. It always answers with one of its labels, even if none of them fits." };
+const LEADS = { "language model": "This language model runs inside this file; it sends nothing and loads nothing. It continues a text the way its training text would. It knows nothing else, and its output may be false.", translation: "This translator runs inside this file; it sends nothing and loads nothing. It learned only from sentence pairs and makes mistakes, especially with words it has never seen.", classification: "This classifier runs inside this file; it sends nothing and loads nothing. It always answers with one of its labels, even if none of them fits." };
 const { nodes, look } = { "language model": language, translation, classification }[task]();
-const bar = el("i"), loading = el("div", { class: "loading" }, el("p", { class: "quiet-text" }, "Opening the model…"), el("div", { class: "progress", role: "progressbar", "aria-label": "opening the model" }, bar));
+const bar = el("i"), loading = el("div", { class: "loading" }, el("p", { class: "quiet-text" }, "Loading the model …"), el("div", { class: "progress", role: "progressbar", "aria-label": "loading the model" }, bar));
 const try_ = (line) => { words.value = line; look(); };
 
 const about = el("section", { class: "about" }, el("h2", {}, "About this model"),
   shown.scores.length ? el("dl", { class: "facts" }, shown.scores.map(([name, value]) => [el("dt", {}, `${name} on the ${shown.split} split`), el("dd", {}, value)])) : el("p", { class: "quiet-text" }, `Scores: ${shown.unscored}`),
   el("dl", { class: "facts" }, shown.about.map(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, value)])),
   shown.notes.length ? el("ul", { class: "notes" }, shown.notes.map((note) => el("li", {}, note))) : null,
-  el("details", {}, el("summary", {}, "The recipe: every setting"), el("pre", { tabindex: "0" }, shown.recipe)),
-  el("p", { class: "caption" }, "Made by ", el("code", {}, "regard export RUN --to page"), ". The file needs no network: its content policy forbids every request."));
+  el("details", {}, el("summary", {}, "Recipe (all settings)"), el("pre", { tabindex: "0" }, shown.recipe)),
+  el("p", { class: "caption" }, "Created by ", el("code", {}, "regard export RUN --to page"), ". The file needs no network: its content security policy forbids all requests."));
 
 put(root, el("h1", {}, shown.title), shown.finding && el("p", { class: "finding" }, shown.finding), el("p", { class: "lead" }, LEADS[task]), loading,
   labelled(LABELS[task], words), el("div", { class: "examples", role: "group", "aria-label": "examples" }, shown.examples.map((line) => button(task === "language model" ? `${line.split(" ").slice(0, 3).join(" ")}…` : line, "", () => try_(task === "language model" ? line.split(" ").slice(0, 3).join(" ") : line)))),

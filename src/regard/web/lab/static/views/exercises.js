@@ -5,9 +5,9 @@ import { link } from "../address.js";
 import { el, put, speak } from "../dom.js";
 import { codeEditor } from "../editor.js";
 
-const LEVELS = ["", "one line", "a few lines", "think first"];
+const LEVELS = ["", "one line", "a few lines", "needs some thought"];
 const stars = (level) => el("span", { class: "stars", role: "img", "aria-label": `difficulty ${level} of 3: ${LEVELS[level]}`, title: LEVELS[level] }, "★".repeat(level), el("i", {}, "★".repeat(3 - level)));
-const sign = (one) => el("span", { class: `verdict ${one.solved ? "holds" : "none"}`, role: "img", "aria-label": one.solved ? "solved" : one.checks ? "begun" : "not begun" }, one.solved ? "✓" : one.checks ? "…" : "·");
+const sign = (one) => el("span", { class: `verdict ${one.solved ? "holds" : "none"}`, role: "img", "aria-label": one.solved ? "solved" : one.checks ? "started" : "not started" }, one.solved ? "✓" : one.checks ? "…" : "·");
 const chapter = (one) => el("a", { href: link("lectures", one.page.name, { section: one.page.section }) }, `${one.chapter}. ${one.page.title}`);
 const upper = (words) => words[0].toUpperCase() + words.slice(1);
 const sentence = (words) => (/[.?!]$/.test(words) ? words : `${words}.`);
@@ -28,7 +28,7 @@ export default {
       if (ended) return;
       const solved = exercises.filter((one) => one.solved).length, chapters = new Map(exercises.map((one) => [one.chapter, []]));
       for (const one of exercises) chapters.get(one.chapter).push(one);
-      put(root, el("div", { class: "head" }, el("h1", {}, "Exercises"), el("p", { class: "quiet-text flush" }, "Write one mechanism yourself. The grader compares it with Regard's own on random inputs and names the mistake.")),
+      put(root, el("div", { class: "head" }, el("h1", {}, "Exercises"), el("p", { class: "quiet-text flush" }, "Write one mechanism yourself. The grader compares it with Regard's own code on random inputs and names the mistake.")),
         el("p", { class: "solved" }, el("b", {}, `${solved} of ${exercises.length} solved`), el("progress", { max: String(exercises.length), value: String(solved), "aria-label": "solved exercises" })),
         [...chapters.values()].map((some) => el("section", { class: "section" }, el("h2", {}, chapter(some[0])),
           el("ol", { class: "statements" }, some.map((one) => el("li", {}, el("a", { href: link("exercises", one.name), class: "claim exercise" },
@@ -59,7 +59,7 @@ export default {
       }
       function graded(grade) {
         result.className = `grade ${grade.right ? "is-right" : "is-wrong"}`;
-        put(result, el("b", {}, grade.right ? "✓ Right. " : "✗ "), grade.right && grade.inputs ? `The same as Regard on ${grade.inputs} random inputs${grade.laws?.length ? `, and in a model it obeys laws ${grade.laws.join(", ")}` : ""}. ` : "", sentence(grade.sentence));
+        put(result, el("b", {}, grade.right ? "✓ Right. " : "✗ "), grade.right && grade.inputs ? `Your code agrees with Regard on ${grade.inputs} random inputs${grade.laws?.length ? `, and in a model it obeys laws ${grade.laws.join(", ")}` : ""}. ` : "", sentence(grade.sentence));
       }
       async function check() {
         if (button.disabled) return;

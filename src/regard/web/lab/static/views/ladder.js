@@ -10,7 +10,7 @@ import { wholePage } from "../saving.js";
 import { textChoice } from "../text_choice.js";
 
 export default {
-  title: "Ladder",
+  title: "Comparisons",
   mount(root, address, api) {
     const show = { "": all, open: one, new: fresh }[address.path] || all;
     return show(root, address, api);
@@ -26,8 +26,8 @@ const act = (api, path, body, then) => async () => {
 function all(root, address, api) {
   let timer = 0, ended = false;
   const list = el("div", { class: "cards" });
-  put(root, el("div", { class: "head" }, el("h1", {}, "Ladder"), el("a", { class: "button primary writes", href: link("ladder", "new") }, "New comparison")),
-    el("p", { class: "lead" }, "Compare systems on the same text, tokens, budget and test, with intervals: which one is better, and is the difference significant?"), list);
+  put(root, el("div", { class: "head" }, el("h1", {}, "Comparisons"), el("a", { class: "button primary writes", href: link("ladder", "new") }, "New comparison")),
+    el("p", { class: "lead" }, "Compare systems trained and tested on the same text with the same budget. Confidence intervals show which differences are significant."), list);
 
   async function load() {
     const { comparisons, jobs } = await api.get("ladder");
@@ -37,7 +37,7 @@ function all(root, address, api) {
     put(list,
       waiting.map((job) => el("article", { class: "card" }, el("h2", {}, job.run), el("p", { class: job.running ? "quiet-text" : "problem" }, job.running ? job.last || "Starting …" : job.problem))),
       comparisons.map((one) => card(one, jobs.find((job) => job.run === one.name && job.running))),
-      !comparisons.length && !waiting.length && el("p", { class: "quiet-text" }, "No comparison in this folder yet."));
+      !comparisons.length && !waiting.length && el("p", { class: "quiet-text" }, "There are no comparisons in this folder yet."));
     timer = setTimeout(() => load().catch(address.fail), comparisons.some((one) => one.live) || jobs.some((job) => job.running) || waiting.length ? 1500 : 6000);
   }
 
@@ -47,7 +47,7 @@ function all(root, address, api) {
     return el("article", { class: "card" },
       el("h2", {}, el("a", { href: link("ladder", "open", { name: one.name }) }, one.name)),
       el("p", { class: "quiet-text" }, `${one.corpus} · ${one.systems.join(", ")} · ${ago(one.created)}`),
-      !done && el("p", {}, el("i", { class: `dot ${one.live ? "running" : "stopped"}` }), ` ${one.finished} of ${counted(one.runs, "run")} done`),
+      !done && el("p", {}, el("i", { class: `dot ${one.live ? "running" : "stopped"}` }), ` ${one.finished} of ${counted(one.runs, "run")} finished`),
       !done && el("div", { class: "progress" }, el("i", { style: { width: `${(100 * one.finished) / Math.max(1, one.runs)}%` } })),
       job?.last && el("p", { class: "quiet-text" }, job.last),
       el("div", { class: "buttons writes" },
@@ -56,7 +56,7 @@ function all(root, address, api) {
           event.target.disabled = true;
           event.target.textContent = "Starting …";
           act(api, "ladder/go-on", { run: one.name })().then(again);
-        } }, job ? "Starting …" : "Go on"),
+        } }, job ? "Starting …" : "Resume"),
         !one.live && !job && el("button", { type: "button", class: "danger", onclick: act(api, "runs/delete", { run: one.name }, ({ mark }) => {
           again();
           notice(`Deleted ${one.name}.`, { action: "Undo", act: act(api, "runs/restore", { mark }, again) });
@@ -131,7 +131,7 @@ function one(root, address, api) {
     rungs.draw({
       rows: some.map((row) => ({ name: row.label, value: row.values[found.score], low: row.low ?? NaN, high: row.high ?? NaN, colour: colours.get(row.label), note: told(row), best: found.best.includes(row.label) })),
       x: { label: `${found.score_name}, ${found.more_is_better ? "higher" : "lower"} is better`, log: !found.more_is_better && Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 4 },
-      sentence: some.length ? "Hover over a row to see its interval and how it was measured." : "None of its runs has finished yet.",
+      sentence: some.length ? "Hover over a row to see its interval and how it was measured." : "No run has finished yet.",
     });
   }
 
@@ -139,7 +139,7 @@ function one(root, address, api) {
     const axis = address.query.get("x") === "seconds" ? "seconds" : "tokens";
     chart.draw({
       series: found.curves.map((curve) => ({ name: curve.label, colour: colours.get(curve.label) || 0, dash: 0, x: curve[axis], y: curve.perplexity, low: curve.low, high: curve.high, points: !curve.low })),
-      x: { label: axis === "seconds" ? "of training" : "tokens", format: axis === "seconds" ? "clock" : "short", log: address.query.get("log") === "x" },
+      x: { label: axis === "seconds" ? "training time" : "tokens", format: axis === "seconds" ? "clock" : "short", log: address.query.get("log") === "x" },
       y: { label: "validation perplexity (per token)", log: true },
     });
   }
@@ -154,11 +154,11 @@ function one(root, address, api) {
   }
 
   function showDrawing() {
-    const offered = { scores: `${found.score_name} with intervals`, ...(found.curves.some((curve) => !curve.counted) && { curves: "while they learned" }), ...(found.tuning.length > 0 && { tuning: "best of k trials" }) };
+    const offered = { scores: `${found.score_name} with intervals`, ...(found.curves.some((curve) => !curve.counted) && { curves: "learning curves" }), ...(found.tuning.length > 0 && { tuning: "tuning: best of k trials" }) };
     const what = address.query.get("draw") in offered ? address.query.get("draw") : "scores";
     put(choice,
-      segments("Chart shows", offered, what, (value) => { change({ draw: value === "scores" ? null : value }); showDrawing(); }),
-      what === "curves" && segments("Against what", { tokens: "tokens", seconds: "time" }, address.query.get("x") === "seconds" ? "seconds" : "tokens", (value) => { change({ x: value }); showCurves(); }));
+      segments("Chart", offered, what, (value) => { change({ draw: value === "scores" ? null : value }); showDrawing(); }),
+      what === "curves" && segments("X-axis", { tokens: "tokens", seconds: "time" }, address.query.get("x") === "seconds" ? "seconds" : "tokens", (value) => { change({ x: value }); showCurves(); }));
     put(place, { scores: rungs, curves: chart, tuning: tried }[what].node, what === "curves" && found.curves.some((curve) => curve.low) && el("p", { class: "quiet-text" }, "Mean over seeds; the band is its 95 % interval."));
     ({ scores: showRungs, curves: showCurves, tuning: showTuning })[what]();
   }
@@ -175,7 +175,7 @@ function one(root, address, api) {
     if (ended) return;
     [...found.rows].sort((a, b) => (a.values.year || 0) - (b.values.year || 0)).forEach((row, place_) => colours.set(row.label, place_));
     document.title = `${found.title} · Regard lab`;
-    put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"), ` / ${name}`), el("div", { class: "head" }, el("h1", {}, found.title), found.report && wholePage(name)),
+    put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Comparisons"), ` / ${name}`), el("div", { class: "head" }, el("h1", {}, found.title), found.report && wholePage(name)),
       el("p", { class: "finding" }, found.finding), el("p", { class: "quiet-text" }, found.equal),
       found.waiting.length > 0 && el("p", {}, el("i", { class: "dot running" }), ` Not finished yet: ${found.waiting.join(", ")}.`),
       found.caveats.map((line) => el("p", { class: "quiet-text" }, line)), holder,
@@ -185,14 +185,14 @@ function one(root, address, api) {
       el("section", { class: "section" },
         el("details", {}, el("summary", {}, "How it was measured"), el("ul", { class: "notes" }, found.measured.map((line) => el("li", {}, line)))),
         el("details", {}, el("summary", {}, "Methods section for a paper"), el("p", {}, found.methods)),
-        el("details", {}, el("summary", {}, "The command"), el("pre", {}, found.command)),
-        el("details", {}, el("summary", {}, "Its runs"), el("p", {}, el("a", { href: link("runs", "", { show: found.rows.flatMap((row) => runsOf(row)), metric: "perplexity", lines: "validation" }) }, "Live curves")))));
+        el("details", {}, el("summary", {}, "Command to repeat it"), el("pre", {}, found.command)),
+        el("details", {}, el("summary", {}, "Runs"), el("p", {}, el("a", { href: link("runs", "", { show: found.rows.flatMap((row) => runsOf(row)), metric: "perplexity", lines: "validation" }) }, "Show their curves")))));
     showTable();
     showDrawing();
     if (found.waiting.length) timer = setTimeout(() => load().catch(address.fail), 4000);
   }
   const runsOf = (row) => (row.each.length > 1 ? row.each.map((_, seed) => `${name}/${row.label}-seed${seed + 1}`) : [`${name}/${row.label}`]);
-  load().catch((error) => { put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"))); address.fail(error); });
+  load().catch((error) => { put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Comparisons"))); address.fail(error); });
   return () => { ended = true; clearTimeout(timer); chart.end(); tried.end(); rungs.end(); };
 }
 
@@ -205,11 +205,11 @@ function fresh(root, address, api) {
   const which = el("section", { class: "step" }), how = el("section", { class: "step" }), summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
   const begin = el("button", { type: "button", class: "primary writes", disabled: true, onclick: () => go() }, "Start comparing");
   const name = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "compare-TEXT" });
-  const fields = { name: labelled("Name", name, "Name of its folder: letters, digits, hyphens.") };
+  const fields = { name: labelled("Name", name, "Folder name: letters, digits and hyphens.") };
   const text = textChoice(api, { pairs: () => task === "translation", choose: (value) => { asked.data = value; check(); } });
   put(root, el("div", { class: "head" }, el("h1", {}, "New comparison"), el("a", { href: link("ladder") }, "All comparisons")),
     el("div", { class: "split form" }, el("div", { class: "stage" }, which, text.node, how),
-      el("aside", { class: "side card", "aria-label": "Before it starts" }, el("h2", {}, "Before it starts"), fields.name, summary, problem, begin)));
+      el("aside", { class: "side card", "aria-label": "Summary" }, el("h2", {}, "Summary"), fields.name, summary, problem, begin)));
 
   function showSystems() {
     const some = systems.filter((one) => one.task === task);
@@ -218,7 +218,7 @@ function fresh(root, address, api) {
       el("div", { class: "choices" }, some.map((one) => el("label", { class: "choice" },
         el("input", { type: "checkbox", checked: asked.systems.includes(one.name), onchange: (event) => { asked.systems = event.target.checked ? [...asked.systems, one.name] : asked.systems.filter((other) => other !== one.name); check(); } }),
         el("span", {}, el("b", {}, `${one.name} `), el("span", { class: "help" }, `${one.year}: ${one.title}`))))),
-      el("p", { class: "quiet-text" }, task === "translation" ? "If none is chosen, all translators are compared." : "If none is chosen, all language models are compared. A 2-gram and a 5-gram are always in the table."));
+      el("p", { class: "quiet-text" }, task === "translation" ? "If you select none, all translators are compared." : "If you select none, all language models are compared. A 2-gram and a 5-gram are always included."));
   }
 
   function showHow() {
@@ -230,10 +230,10 @@ function fresh(root, address, api) {
       const box = el("select", { onchange: () => { asked[key] = box.value; check(); } }, Object.entries(choices).map(([value, word]) => el("option", { value, selected: value === asked[key] }, word)));
       return (fields[key] = labelled(key, box, help));
     };
-    put(how, el("h2", {}, "Held equal"), el("div", { class: "grid" },
-      input("budget", "For each system: a time such as 60s or 10m, or tokens such as 5M."),
-      select("match", { "": "what the budget counts", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity to keep equal for all systems."),
-      input("seeds", "Each system is trained with seeds 1 to N; fewer than 3 compare runs, not systems."),
+    put(how, el("h2", {}, "Held constant"), el("div", { class: "grid" },
+      input("budget", "For each system: a time (60s, 10m) or a number of tokens (5M)."),
+      select("match", { "": "unit of the budget", tokens: "tokens", seconds: "seconds", parameters: "parameters and tokens" }, "The quantity to keep equal for all systems."),
+      input("seeds", "Each system is trained with seeds 1 to N. With fewer than 3, you compare runs, not systems."),
       select("size", { tiny: "tiny", small: "small", medium: "medium", large: "large" }, "Applies to every system.")));
   }
 
@@ -243,7 +243,7 @@ function fresh(root, address, api) {
       begin.disabled = true;
       for (const field of Object.values(fields)) field.refuse("");
       problem.textContent = "";
-      if (!asked.data) { put(summary, el("p", { class: "quiet-text" }, "Choose a text.")); return; }
+      if (!asked.data) { put(summary, el("p", { class: "quiet-text" }, "Choose a text to train on.")); return; }
       try {
         const found = await api.post("ladder/check", asked, { only: "comparison" });
         if (ended) return;
@@ -254,7 +254,7 @@ function fresh(root, address, api) {
           return;
         }
         const trained = found.rows.filter((label) => !/-gram$/.test(label)).length * Number(asked.seeds || 1);
-        put(summary, el("dl", { class: "facts" }, el("dt", {}, "rows"), el("dd", {}, found.rows.join(", ")), el("dt", {}, "trainings"), el("dd", {}, `${trained}, one after another, ${asked.budget || "2M"} each`)));
+        put(summary, el("dl", { class: "facts" }, el("dt", {}, "systems"), el("dd", {}, found.rows.join(", ")), el("dt", {}, "training runs"), el("dd", {}, `${trained}, one after another, ${asked.budget || "2M"} each`)));
         begin.disabled = false;
       } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
     }, 250);

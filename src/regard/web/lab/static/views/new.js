@@ -20,12 +20,12 @@ export default {
 
     const what = el("section", { class: "step" }), how = el("section", { class: "step" });
     const summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
-    const name = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "by system and text" });
-    const nameField = labelled("Name", name, "Name of its folder: letters, digits, hyphens.");
+    const name = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "SYSTEM-TEXT" });
+    const nameField = labelled("Name", name, "Folder name: letters, digits and hyphens.");
     const begin = el("button", { type: "button", class: "primary writes", disabled: true, onclick: () => go() }, start ? "Start fine-tuning" : "Start training");
     put(root, el("div", { class: "head" }, el("h1", {}, start ? `Fine-tune ${start}` : "New run"), el("a", { href: link("runs") }, "All runs")),
       el("div", { class: "split form" }, el("div", { class: "stage" }, what, text.node, how),
-        el("aside", { class: "side card", "aria-label": "Before it starts" }, el("h2", {}, "Before it starts"), nameField, summary, problem, begin)));
+        el("aside", { class: "side card", "aria-label": "Summary" }, el("h2", {}, "Summary"), nameField, summary, problem, begin)));
 
     const body = () => ({ system: start ? "" : asked.system, size: start ? "" : asked.size, data: asked.data, from: start, settings });
     const system = () => choices.systems.find((one) => one.name === asked.system);
@@ -33,7 +33,7 @@ export default {
     // -- the system --------------------------------------------------------------------------------------------------------
 
     function showSystem() {
-      if (start) { put(what, el("p", { class: "lead" }, `Starts from the weights and tokenizer of ${start}; choose the text to train on.`)); return; }
+      if (start) { put(what, el("p", { class: "lead" }, `Training starts from the weights and tokenizer of ${start}. Choose the text to train on.`)); return; }
       const groups = Object.groupBy ? Object.groupBy(choices.systems, (one) => one.task) : choices.systems.reduce((all, one) => ({ ...all, [one.task]: [...(all[one.task] || []), one] }), {});
       const select = el("select", { onchange: () => { asked.system = select.value; settings = {}; asked.data = text.offers(asked.data) ? asked.data : ""; text.show(asked.data); choose(); } },
         Object.entries(groups).map(([task, some]) => el("optgroup", { label: task },
@@ -103,7 +103,7 @@ export default {
       begin.disabled = !ready;
       summary.classList.add("stale");
       if (!ready) { estimating = ""; turn++; }
-      if (!asked.data) put(summary, el("p", { class: "quiet-text" }, "Choose a text."));
+      if (!asked.data) put(summary, el("p", { class: "quiet-text" }, "Choose a text to train on."));
       else if (ready) estimate();
     }
 
@@ -137,7 +137,7 @@ export default {
         };
         put(summary, el("dl", { class: "facts" }, Object.entries(rows).filter(([, value]) => value).map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)])),
           one.warning && el("p", { class: "problem" }, one.warning), one.note && el("p", {}, one.note));
-        speak(`It will take ${one.training_time || "a moment"}.`);
+        speak(`Estimated training time: ${one.training_time || "a moment"}.`);
       } catch (error) { if (!error.overtaken) put(summary, el("p", { class: "problem" }, error.message)); }
     }
 

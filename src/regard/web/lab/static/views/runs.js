@@ -99,7 +99,7 @@ export default {
     const list = el("ul", { class: "run-list", "aria-label": "Runs" });
     const filter = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the runs by name, system or corpus", oninput: () => arrange() });
     const many = el("span", { class: "quiet-text" });
-    const all = el("button", { type: "button", class: "quiet", onclick: () => toggleAll() }, "Draw all");
+    const all = el("button", { type: "button", class: "quiet", onclick: () => toggleAll() }, "Show all");
     const shipped = el("details", { class: "numbers" }, el("summary", {}, "Models that come with Regard"));
     const side = el("section", { class: "side", "aria-label": "All runs" },
       el("div", { class: "head" }, el("h1", {}, "Runs"), el("a", { class: "button primary writes", href: link("new"), data: { tour: "new" } }, "New run")),
@@ -108,7 +108,7 @@ export default {
     function rowOf(run) {
       let row = rowsOf.get(run.name);
       if (!row) {
-        const box = el("input", { type: "checkbox", "aria-label": `Draw ${run.name}`, onchange: () => toggle(run.name, box.checked) });
+        const box = el("input", { type: "checkbox", "aria-label": `Show ${run.name}`, onchange: () => toggle(run.name, box.checked) });
         const parts = { box, dot: el("i", { class: "dot", role: "img" }), name: el("b"), score: el("span", { class: "score" }), about: el("span", { class: "about" }), bar: el("i") };
         const open = el("a", { class: "open", href: "#" }, el("span", { class: "line" }, parts.name, parts.score), el("span", { class: "line" }, parts.about, parts.dot), el("span", { class: "progress" }, parts.bar));
         open.addEventListener("click", (event) => { event.preventDefault(); select(run.name); });
@@ -121,7 +121,7 @@ export default {
       put(parts.name, slash >= 0 && el("span", { class: "quiet-text" }, run.name.slice(0, slash + 1)), run.name.slice(slash + 1));
       parts.score.textContent = scoreOf(run);
       const alike = repeats.get(sameRecipe(run.name));
-      put(parts.about, [run.system, run.corpus, run.tokenizer, alike > 1 && `seed ${run.seed} of ${alike} runs of one recipe`, run.state === "running" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · "));
+      put(parts.about, [run.system, run.corpus, run.tokenizer, alike > 1 && `seed ${run.seed}, one of ${alike} runs of this recipe`, run.state === "running" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · "));
       parts.dot.className = `dot ${run.state}`;
       parts.dot.title = run.state;
       parts.dot.setAttribute("aria-label", run.state);
@@ -157,7 +157,7 @@ export default {
         const back = (one) => async () => {
           try { await api.post("runs/restore", { mark: one.mark }); await refresh(); showDeleted(); } catch (error) { notice(error.message, { bad: true }); }
         };
-        put(deleted, el("summary", {}, "Deleted"), found.length === 0 && el("p", { class: "quiet-text" }, "Nothing was deleted."),
+        put(deleted, el("summary", {}, "Deleted"), found.length === 0 && el("p", { class: "quiet-text" }, "No deleted runs."),
           found.map((one) => el("p", { class: "line" }, one.name, " ", el("button", { type: "button", onclick: back(one) }, "Restore"))));
       } catch (error) { notice(error.message, { bad: true }); }
     }
@@ -172,7 +172,7 @@ export default {
         row.parts.box.checked = shown.has(name);
         row.parts.box.style.setProperty("accent-color", shown.has(name) ? colourOfRun(name) : "");
       }
-      all.textContent = drawn.length ? "Draw none" : "Draw all";
+      all.textContent = drawn.length ? "Hide all" : "Show all";
     }
 
     function toggle(name, on) {
@@ -218,10 +218,10 @@ export default {
         redraw();
       } });
       put(controls,
-        segments("Chart shows", offered, metric(), (value) => { change({ metric: value, log: null }); showControls(); draw(); }),
-        segments("Against what", AXES, axis(), (value) => { change({ x: value }); draw(); }),
-        segments("Which lines", { both: "both", training: "training", validation: "validation" }, kinds(), (value) => { change({ lines: value }); redraw(); }),
-        repeated() && segments("Runs of one recipe", { each: "each seed", mean: "mean of seeds" }, seeds(), (value) => { change({ seeds: value === "each" ? null : value }); redraw(); }),
+        segments("Metric", offered, metric(), (value) => { change({ metric: value, log: null }); showControls(); draw(); }),
+        segments("X-axis", AXES, axis(), (value) => { change({ x: value }); draw(); }),
+        segments("Curves", { both: "both", training: "training", validation: "validation" }, kinds(), (value) => { change({ lines: value }); redraw(); }),
+        repeated() && segments("Runs of the same recipe", { each: "each seed", mean: "mean of seeds" }, seeds(), (value) => { change({ seeds: value === "each" ? null : value }); redraw(); }),
         log("x"), log("y"), el("label", {}, "smooth", slider));
     }
 
@@ -276,9 +276,9 @@ export default {
         put(one.names, texts.length > 1 && [...shown].filter((name) => runs.get(name).text === text).map((name) => el("span", {}, el("i", { class: "swatch", style: { background: colourOfRun(name) } }), ` ${name}`)));
         one.chart.draw({
           series: mine, smooth: smoothing(),
-          x: { label: axis() === "seconds" ? "of training" : AXES[axis()], log: log.has("x"), format: axis() === "seconds" ? "clock" : "short" },
+          x: { label: axis() === "seconds" ? "training time" : AXES[axis()], log: log.has("x"), format: axis() === "seconds" ? "clock" : "short" },
           y: { label: SCALES[metric()], log: log.has("y"), format: metric() === "tokens_per_second" ? "short" : "number" },
-          empty: shown.size ? "No data for this metric" : runs.size ? "Choose runs in the list" : "Starting …",
+          empty: shown.size ? "No data for this metric" : runs.size ? "Select runs in the list" : "Starting …",
         });
       }
       warn(texts);
@@ -302,7 +302,7 @@ export default {
       if (now === apart) return;
       apart = now;
       for (const { chart } of charts.values()) chart.end();
-      const titles = texts.map((text) => [...shown].map((name) => runs.get(name)).find((run) => run.text === text)?.corpus || "an unknown text");
+      const titles = texts.map((text) => [...shown].map((name) => runs.get(name)).find((run) => run.text === text)?.corpus || "unknown text");
       charts = new Map(texts.map((text, place) => {
         const chart = lineChart({ label: texts.length > 1 ? `Learning curves, ${titles[place]}` : "Learning curves", height: texts.length > 1 ? LOW : TALL });
         const title = titles.filter((one) => one === titles[place]).length > 1 ? `${titles[place]} (${text.slice(0, 6)})` : titles[place];
@@ -321,7 +321,7 @@ export default {
         if (!PER_TOKEN.includes(what) || new Set(mine.map((run) => run.tokens)).size < 2) continue;
         const other = mine.every((run) => run.task === "language model") ? "bits" : mine.every((run) => run.best?.bleu !== undefined) ? "bleu" : "";
         const kinds_ = [...new Map(mine.map((run) => [run.tokens, `${run.name} (${run.tokenizer})`])).values()];
-        said.push(el("p", {}, `${kinds_.join(" and ")} cut ${mine[0].corpus || "the text"} into different tokens, so their ${name} per token cannot be compared. `,
+        said.push(el("p", {}, `${kinds_.join(" and ")} split ${mine[0].corpus || "the text"} into different tokens, so their ${name} per token cannot be compared. `,
           other && el("button", { type: "button", onclick: () => { change({ metric: other, log: null }); showControls(); draw(); } }, other === "bits" ? "Show bits per character" : "Show BLEU")));
       }
       if (what === "bits") {

@@ -13,7 +13,7 @@ import { samplingSliders } from "../sampling_sliders.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
-const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, flow: SECTIONS.flow, causes: "Causes", write: "Write together" };
+const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, flow: SECTIONS.flow, causes: "Causes", write: "Generate" };
 
 // Is one text the other with something changed in it? At least half of the shorter one is left at their ends.
 function related(a, b) {
@@ -52,11 +52,11 @@ export default {
     const changed = el("div", { class: "changed-note" });
     const grid = el("div", { class: "side-by-side" });
     put(root,
-      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "Read one text with several models. Choose a word to see everything about that step.")),
+      el("div", { class: "head" }, el("h1", {}, "Sentence"), el("p", { class: "quiet-text flush" }, "Read the same text with several models. Choose a word to inspect that step.")),
       el("div", { class: "ask" }, field, el("div", { class: "buttons" },
-        el("button", { type: "button", onclick: () => example() }, "A held-out sentence"),
+        el("button", { type: "button", onclick: () => example() }, "Held-out sentence"),
         el("button", { type: "button", onclick: () => invent() }, "Generate a sentence"),
-        el("button", { type: "button", onclick: () => save() }, "Save as a page"))),
+        el("button", { type: "button", onclick: () => save() }, "Save as HTML"))),
       pick.node, el("div", { class: "tools" }, tabs), sliders.node, causes.node, changed, grid);
 
     words.addEventListener("focus", () => { before = text; });
@@ -82,7 +82,7 @@ export default {
 
     function told() {
       put(changed, text && text === held.text ? el("p", { class: "caption" }, `A sentence from ${held.corpus} that was held out from training.`) : isChanged() && before.length < 400
-        ? el("p", { class: "caption" }, "Changed from ", quoted(before), ": ▲ a word costs more bits now, ▼ fewer. ",
+        ? el("p", { class: "caption" }, "Changed from ", quoted(before), ": ▲ the word now costs more bits, ▼ fewer. ",
           el("button", { type: "button", class: "quiet", onclick: () => setText(before) }, "Undo"))
         : null);
     }
@@ -122,7 +122,7 @@ export default {
       const bars = el("div", { class: "bars" }), after = el("h3", {});
       const write = el("section", { class: "part write", hidden: true }, after, bars,
         el("div", { class: "buttons" },
-          el("button", { type: "button", class: "primary", onclick: () => drawn(1) }, "Write one token"),
+          el("button", { type: "button", class: "primary", onclick: () => drawn(1) }, "Generate one token"),
           el("button", { type: "button", onclick: () => drawn(60, true) }, "Finish the line")));
       const mine = { gradients: false, facts: null, shown: () => [shown, pair.asked()], answered: () => answer.asked };
       const answer = causeAnswer({ ask: (question) => api.post("sentence/cause", question, { only: `cause ${run.name}` }), onChange: (list) => mine.change([...changesIn(address.query, run.name), ...list]) });
@@ -212,7 +212,7 @@ export default {
             el("button", { type: "button", class: "word", title: "Append this token", onclick: () => take(one.token) }, token(one.word)),
             el("span", { class: "chance" }, el("i", { class: "model", style: { width: `${100 * one.p / most}%` } }), el("i", { style: { width: `${100 * one.drawn / most}%` } })),
             el("span", { class: "number", title: `the model's own probability is ${percent(one.p)}` }, percent(one.drawn)))),
-            found.other > 0.0005 && el("p", { class: "caption" }, `${percent(found.other)} is shared by all other tokens. Pale bars show the probabilities before temperature, top-k and top-p.`));
+            found.other > 0.0005 && el("p", { class: "caption" }, `All other tokens share ${percent(found.other)}. Pale bars show the probabilities before temperature, top-k and top-p.`));
         } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
       };
       const take = async (token) => {
@@ -222,7 +222,7 @@ export default {
         try {
           const found = await api.post("sentence/write", { run: run.name, text: asked, tokens, line, seed: seed++, ...sliders.value() });
           following = 1e9;
-          speak(found.text.slice(asked.length) || "a line end");
+          speak(found.text.slice(asked.length) || "a line break");
           setText(found.text === asked ? `${asked}\n` : found.text, "");
         } catch (error) { address.fail(error); }
       };
@@ -268,7 +268,7 @@ export default {
       else if (!opening) for (const one of fresh) one.read();
       for (const one of panels.values()) { one.show(section); if (wanted !== altered) one.changed(); }
       altered = wanted;
-      if (!names.length) put(grid, el("p", { class: "lead" }, "No trained run yet: ", el("a", { href: "#/runs" }, "start one"), "."));
+      if (!names.length) put(grid, el("p", { class: "lead" }, "There is no trained run yet: ", el("a", { href: "#/runs" }, "start one"), "."));
       return names;
     }
 

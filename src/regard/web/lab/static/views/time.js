@@ -11,8 +11,8 @@ import { save } from "../saving.js";
 import { scatter } from "../scatter.js";
 
 const PAUSE = 120;
-const SCORES = { induction: "Induction", duplicate: "Same word", previous: "Previous word", positional: "One distance", syntactic: "Verb to subject" };
-const TABS = { expected: "What it expects", attention: "Attention", states: "States", causes: "Causes" };
+const SCORES = { induction: "Induction", duplicate: "Same word", previous: "Previous word", positional: "Fixed distance", syntactic: "Verb to subject" };
+const TABS = { expected: "Predictions", attention: "Attention", states: "States", causes: "Causes" };
 
 export default {
   title: "Time",
@@ -20,7 +20,7 @@ export default {
     let address = first, runs = [], run = null, found = null, text = "", section = "expected", ended = false, timer = 0, plane = null, answers = new Map(), shown = {}, altered = "", stepped = first.query.get("step"); // shown: the question whose answer is on the page
     const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
     const film = filmBar({ label: "Training step", frame: go, told: (at) => sentenceOf(found.moments[at]) });
-    const keep = el("button", { type: "button", onclick: () => saveFilm() }, "Save the film as a page");
+    const keep = el("button", { type: "button", onclick: () => saveFilm() }, "Save the film as HTML");
     const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" }), lines = lineChart({ label: "heads over training", height: 280 });
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off" });
@@ -40,16 +40,16 @@ export default {
     const causes = causeBar({ change: (query) => address.go(query) }), answer = causeAnswer({ ask: (question) => api.post(`${shown.kind}/cause`, question, { only: "time cause" }), onChange: (list) => change([...changes(), ...list]) });
     const ask = () => { if (section === "causes" && shown.asked) answer.ask({ ...shown.asked, ...questionOf(address.query, stepped === null ? null : view.at) }); };
     const scores = segments("score", SCORES, "induction", (score) => address.go({ score: score === "induction" ? null : score })), headProblem = el("p", { class: "problem", role: "alert" });
-    const heads = el("section", { class: "card heads", hidden: true }, el("h2", {}, "What its heads do"), el("div", { class: "tools" }, scores), headProblem, lines.node,
-      el("p", { class: "caption" }, "Each line is the share of a head's attention that goes to the previous word, to a fixed distance, to an earlier copy of the word, to the word after that copy (both on random words read twice), or from a verb to its subject (on the phrasebook's sentences). Chance is uniform attention."));
+    const heads = el("section", { class: "card heads", hidden: true }, el("h2", {}, "Head roles"), el("div", { class: "tools" }, scores), headProblem, lines.node,
+      el("p", { class: "caption" }, "Each line is the share of a head's attention that goes to the previous word, to a fixed distance, to an earlier copy of the word, to the word after that copy (both on random words read twice), or from a verb to its subject (on the phrasebook's sentences). “Chance” means uniform attention."));
     const none = el("div", { class: "lead", hidden: true });
     const all = el("div", {},
       film.node, chart.node, problem,
       el("div", { class: "side-by-side" },
-        el("section", { class: "card" }, el("h2", {}, "How it reads a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), causes.node, pair.node, answer.node),
-        el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)), heads);
+        el("section", { class: "card" }, el("h2", {}, "Reading a text"), labelled("Text", words), el("h3", { class: "writes" }, "Generated text"), written, el("div", { class: "tools" }, tabs), causes.node, pair.node, answer.node),
+        el("section", { class: "card vectors" }, el("h2", {}, "Word vectors"), points.node)), heads);
     all.hidden = true; // until there is something to see
-    put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points of its training."), el("span", { class: "buttons" }, keep)), pick.node, none, all);
+    put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at several points in its training."), el("span", { class: "buttons" }, keep)), pick.node, none, all);
 
     const kind = () => (found?.translates ? "translation" : "sentence");
     const moment = () => found.moments[film.at];
@@ -73,7 +73,7 @@ export default {
     }
     function told() {
       const now = moment();
-      if (plane) points.draw({ words: plane.about.words, places: plane.arrays.places, nearest: plane.arrays.nearest, moment: plane.about.steps.indexOf(now.step), sentence: `Axes: the two directions in which the vectors of the last snapshot vary most (${Math.round(100 * plane.about.share)} % of their variance); each snapshot is centered on its own mean.` });
+      if (plane) points.draw({ words: plane.about.words, places: plane.arrays.places, nearest: plane.arrays.nearest, moment: plane.about.steps.indexOf(now.step), sentence: `The axes are the two directions in which the vectors of the last snapshot vary most (${Math.round(100 * plane.about.share)} % of their variance); each snapshot is centered on its own mean.` });
     }
     // The scores of every head at every snapshot; a system without heads shows none.
     let looked = null;
@@ -121,7 +121,7 @@ export default {
         pair.read(asked, facts);
         ask();
         root.dataset.moment = String(now);
-        put(written, sample ? sample.text : facts.answer || "(nothing)");
+        put(written, sample ? sample.text : facts.answer || "(empty)");
       } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
     }
     async function open(name, next) {
@@ -136,7 +136,7 @@ export default {
         if (ended) return;
         none.hidden = found.moments.length > 0;
         all.hidden = keep.hidden = !none.hidden;
-        put(none, el("p", {}, `${name} has no snapshots. Train with `, el("code", {}, "--training.snapshots 10"), " (or set training, snapshots in the form of a new run); each snapshot is a copy of the weights."));
+        put(none, el("p", {}, `${name} has no snapshots. Train with `, el("code", {}, "--training.snapshots 10"), " (or set “snapshots” under Training in the form for a new run). Each snapshot is a copy of the weights."));
         if (!found.moments.length) return;
         const losses = found.moments.filter((one) => one.loss);
         chart.draw({ series: [{ name, colour: 0, points: true, x: Float32Array.from(losses, (one) => one.step), y: Float32Array.from(losses, (one) => one.loss) }], x: { label: "step" }, y: { label: "validation loss (nats per token) at the snapshots" } });
@@ -172,7 +172,7 @@ export default {
       drawHeads();
       const usable = runs.filter((one) => one.task !== "classification" && !one.counted);
       const asked = next.query.get("run"), name = usable.some((one) => one.name === asked) ? asked : (usable.find((one) => one.kept) || usable[0])?.name;
-      if (!name) { none.hidden = false; all.hidden = true; put(none, el("p", {}, "No trained run yet: ", el("a", { href: "#/new" }, "start one"), ".")); return; }
+      if (!name) { none.hidden = false; all.hidden = true; put(none, el("p", {}, "There is no trained run yet: ", el("a", { href: "#/new" }, "start one"), ".")); return; }
       pick.show(usable, [name]);
       if (run?.name !== name) open(name, next);
     }

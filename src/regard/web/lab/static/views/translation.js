@@ -27,7 +27,7 @@ export default {
     function update(next) {
       address = next;
       const usable = runs.filter((run) => run.task === "translation" && (run.best || run.rows));
-      if (!usable.length) { put(place, el("p", { class: "lead" }, "No trained translator yet: ", el("a", { href: "#/new" }, "train one"), " on the built-in phrasebook.")); return; }
+      if (!usable.length) { put(place, el("p", { class: "lead" }, "There is no trained translator yet: ", el("a", { href: "#/new" }, "train one"), " on the built-in phrasebook.")); return; }
       names = next.query.getAll("run").filter((name) => usable.some((run) => run.name === name)).slice(0, MOST);
       if (!names.length) names = usable.slice(0, next.path === "file" ? 2 : 1).map((run) => run.name);
       pick.show(usable, names);
@@ -53,7 +53,7 @@ function oneSentence(place, api, address) {
   const tabs = segments("what is shown", TABS, section, (name) => address().go({ show: name === "expected" ? null : name }));
   const causes = causeBar({ change: (query) => address().go(query) });
   const begun = el("div", { class: "changed-note" }), grid = el("div", { class: "side-by-side" });
-  put(place, el("div", { class: "ask" }, labelled("Source", words), el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => example() }, "A held-out sentence"), el("button", { type: "button", onclick: () => save() }, "Save as a page"))),
+  put(place, el("div", { class: "ask" }, labelled("Source", words), el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => example() }, "Held-out sentence"), el("button", { type: "button", onclick: () => save() }, "Save as HTML"))),
     begun, el("div", { class: "tools" }, tabs), causes.node, grid);
   words.addEventListener("input", () => {
     clearTimeout(timer);
@@ -69,7 +69,7 @@ function oneSentence(place, api, address) {
   }
   function follow() {
     put(begun,
-      reference ? el("p", { class: "caption" }, "The reference: ", quoted(reference)) : null,
+      reference ? el("p", { class: "caption" }, "Reference: ", quoted(reference)) : null,
       prefix ? el("p", { class: "caption" }, "The translation must begin with ", quoted(prefix), ". ", el("button", { type: "button", class: "quiet", onclick: () => setTo(text, "") }, "Clear the prefix")) : null);
     for (const panel of panels.values()) panel.read();
   }
@@ -128,7 +128,7 @@ function oneSentence(place, api, address) {
           shown = question;
           problem.textContent = "";
           pair.node.hidden = false;
-          put(answer, facts.answer || "(nothing)");
+          put(answer, facts.answer || "(empty)");
           view.show(facts, { at: following === null ? null : Number(following) });
           following = null;
           pair.read(question, facts);
@@ -211,9 +211,9 @@ function wholeFile(place, api, address) {
       el("h2", {}, el("i", { class: "swatch", style: { background: colourOfRun(one.run) } }), " ", one.run),
       one.result
         ? el("p", { class: "in-short" }, el("b", { class: "bleu" }, number(one.result.bleu.score, 3)), ` BLEU · ${number(one.result.chrf?.score, 3)} chrF · ${counted(one.result.sentences, "sentence")} · ${one.result.search}`)
-        : one.running ? el("p", { class: "quiet-text", role: "status" }, one.last || "It begins…")
+        : one.running ? el("p", { class: "quiet-text", role: "status" }, one.last || "Starting …")
           : el("p", { class: one.problem ? "problem" : "quiet-text" }, one.problem || "Not evaluated with its current weights."),
-      el("button", { type: "button", class: one.result ? "writes" : "primary writes", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate everything"))));
+      el("button", { type: "button", class: one.result ? "writes" : "primary writes", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Evaluate again" : one.running ? "Translating…" : "Translate everything"))));
     const done = found.runs.filter((one) => one.result?.by_length);
     lengths.hidden = !done.length;
     if (done.length) {
@@ -224,12 +224,12 @@ function wholeFile(place, api, address) {
     }
     const rows = found.differences;
     put(list, found.problem && el("p", { class: "problem" }, found.problem), rows && [
-      el("h2", {}, runs.length > 1 ? "Where they differ most" : "The worst sentences"),
-      el("p", { class: "quiet-text" }, runs.length > 1 ? `By each sentence's chrF against its reference; ${rows.same} of ${rows.sentences} are translated identically.` : "By each sentence's chrF against its reference."),
+      el("h2", {}, runs.length > 1 ? "Where they differ most" : "Worst sentences"),
+      el("p", { class: "quiet-text" }, runs.length > 1 ? `Sorted by the difference in chrF against the reference. ${rows.same} of ${rows.sentences} sentences are translated identically.` : "Sorted by chrF against the reference."),
       el("ol", { class: "differences" }, rows.rows.map((row) => el("li", {},
         el("p", { class: "source", dir: "auto" }, el("a", { href: link("translation", "", { run: runs.map((run) => run.name), text: row.source }) }, row.source)),
         el("dl", {}, el("dt", {}, "reference"), el("dd", { dir: "auto" }, row.reference),
-          runs.map((run, at) => [el("dt", {}, el("i", { class: "swatch", style: { background: colourOfRun(run.name) } }), " ", run.name), el("dd", { dir: "auto" }, row.translations[at] || "(nothing)", " ", el("span", { class: "tag" }, `chrF ${number(row.chrf[at], 3)}`))])))))]);
+          runs.map((run, at) => [el("dt", {}, el("i", { class: "swatch", style: { background: colourOfRun(run.name) } }), " ", run.name), el("dd", { dir: "auto" }, row.translations[at] || "(empty)", " ", el("span", { class: "tag" }, `chrF ${number(row.chrf[at], 3)}`))])))))]);
   }
 
   return {
