@@ -54,7 +54,7 @@ def bench(
     quick
         use tiny sizes, to check that everything runs
     listing
-        list the benchmarks and the programs compared, and stop
+        list the benchmarks and the programs compared and exit
     """
     from regard.bench.all_benchmarks import NAMES, SERVE, USUAL, get_bench
 

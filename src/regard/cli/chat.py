@@ -50,7 +50,7 @@ def chat(
     A language model continues each line that you type; a translator answers with its best translations. A model with a
     chat template (trained on dialogues, or imported with one) answers each line, unless --prompt is given. Type /help
     for the commands: change the temperature, undo, retry, list and choose the next token, save. Ctrl-C stops the
-    current output. From a pipe, each line is answered as soon as it arrives.
+    current output. With piped input, each line is answered as soon as it arrives.
 
         regard chat runs/mine
         regard chat runs/mine --temperature 0.8 --lines 3

@@ -39,8 +39,8 @@ def claims(
 ) -> None:
     """Test the course's claims (✓ holds, ✗ fails, ? inconclusive) and write report.html.
 
-    With one name, also print its worked numbers, findings and figures. Results of the same code and settings are
-    reused.
+    With one claim, also print its worked examples, findings and figures. Results are cached, and reused as long as the
+    code and the settings stay the same.
 
         regard claims --list
         regard claims any-b
@@ -66,7 +66,7 @@ def claims(
     knob
         explore: set one of the claim's parameters, as in --knob q=12
     listing
-        list names and statements, and stop
+        list names and statements and exit
     """
     from regard.claims.all_claims import NAMES, get_claim, name_of
 

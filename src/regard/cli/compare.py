@@ -88,11 +88,11 @@ def compare(
     match
         quantity to keep equal for all systems [default: the unit of the budget]
     budget
-        tokens such as 5M (target tokens for pairs), or a time such as 60s
+        number of tokens (5M; for pairs, target tokens) or time (60s) for each system
     seeds
         train each system with seeds 1 to N; with fewer than 3, the table compares runs, not systems
     prompt
-        beginning of the sample from each language model [default: the first words of the held-out text]
+        start of each language model's sample [default: the first words of the held-out text]
     jobs
         number of runs to train at once, each in its own process [default: 1; with --on, all; with --match seconds, 1]
     on

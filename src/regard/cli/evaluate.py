@@ -62,7 +62,7 @@ def evaluate(
     Parameters
     ----------
     split
-        part of the data; all = the whole of --data [default: all of --data; else test, or valid if there is no test]
+        split to evaluate on; all = all of --data [default: all with --data; else test, or valid if there is no test]
     data
         evaluate on this file, folder or corpus instead of the run's own; also report how much of it was in the
         training data
@@ -71,7 +71,7 @@ def evaluate(
     segment
         tokens to read at once [default: the model's context, at most 4096; 256 if it has none]
     overlap
-        tokens of a segment that only warm up the state [default: half]
+        tokens at the start of a segment that only warm up the state [default: half]
     rows
         batch size; changes the speed, and at most the last digits of the results
     by_length
@@ -79,8 +79,7 @@ def evaluate(
     texts
         with --json: also print every source, reference and translation
     bleu_tokenizer
-        tokenizer of sacreBLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none [default: by the script of the
-        references]
+        sacreBLEU tokenizer: 13a, intl, char, zh, ja-mecab, ko-mecab or none [default: by the script of the references]
     """
     from regard.runs.load import load
     from regard.runs.run_report import write_report

@@ -35,7 +35,7 @@ def exercise(
     name
         name of an exercise [default: list all exercises]
     out
-        file to write; a notebook if it ends in .ipynb [default: NAME.py in this folder, such as causal_mask.py]
+        file to write; a notebook if it ends in .ipynb [default: NAME.py here, such as causal_mask.py]
     """
     from regard.learn.exercises.exercise_list import EXERCISES, find_exercise, write_sheet
     from regard.learn.lectures import find

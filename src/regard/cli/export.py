@@ -39,7 +39,7 @@ def export_run(
     out
         file or folder to write; it must not exist yet
     check
-        load the result in the target program, and print the largest difference from Regard
+        load the result in the target program and print the largest difference from Regard
     embed
         with --to page: write a fragment that another page can include
     """

@@ -80,7 +80,7 @@ def generate(
     frequency_penalty
         subtract X from a token's logit for each time it occurs in the text
     logit_bias
-        add X to the logit of token number TOKEN; -100 forbids it
+        add X to the logit of the token with id TOKEN; -100 forbids it
     regex
         the text after the prompt must match this regular expression; generation stops when the match is complete
     json_schema
@@ -90,7 +90,7 @@ def generate(
     seed
         the same seed gives the same text
     beam
-        instead of sampling, print the N most probable completions of the line, found by beam search of this size
+        instead of sampling, print the N most probable completions of the line, by beam search of this size; 0 = sample
     source
         complete each line of this file; an empty line means no prompt
     """

@@ -117,7 +117,7 @@ def inspect(
     top
         number of next tokens to show
     html
-        write everything to this new file, a page that works offline
+        write everything to this new HTML file, which works offline
     """
     from regard.base.locks import write_new
     from regard.insight.interventions.questions import CauseQuestion

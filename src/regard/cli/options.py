@@ -85,7 +85,7 @@ TopP = Annotated[
 ]
 Engine = Annotated[str, one_of_these("regard", "ctranslate2", "ctranslate2-int8", group=MODEL)]
 Prompt = Annotated[str, Parameter(metavar="TEXT", allow_leading_hyphen=True)]
-Truncate = Annotated[bool, Parameter(help="shorten lines longer than any line in training, instead of refusing them")]
+Truncate = Annotated[bool, Parameter(help="truncate lines longer than any seen in training instead of refusing them")]
 InFile = Annotated[Path | None, Parameter(name="--in", metavar="FILE")]
 OutFile = Annotated[
     Path | None,

@@ -41,9 +41,9 @@ def score(
     Parameters
     ----------
     data
-        score the pairs of this file, in its order, instead of stdin
+        score the pairs in this file, in order, instead of stdin
     split
-        score the pairs of this split, of --data or of the run's own corpus
+        score this split of --data or of the run's own corpus
     tokens
         print one line per token, `log P, token`, and an empty line after each sentence
     """

@@ -49,13 +49,13 @@ def serve(
         token that clients must send, as `Authorization: Bearer …` or `api_key`; prefer REGARD_TOKEN, which is not
         visible in process lists
     languages
-        languages of a translator whose run does not name them
+        languages of a translator whose run does not record them
     engine
         program that runs the beam search; ctranslate2 and ctranslate2-int8 (8-bit weights) run on a CPU
     queue
         maximum number of texts or sentences per model, running or waiting; beyond it, HTTP 503
     access_log
-        print one JSON line per request to stderr: id, model, tokens, milliseconds; never a text
+        print one JSON line per request to stderr: id, model, tokens, milliseconds; never the text
     """
     import os
 

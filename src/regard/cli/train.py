@@ -76,13 +76,13 @@ def train(
     start
         fine-tune: start from the weights and the tokenizer of this run
     dry_run
-        estimate parameters, memory and time from three measured steps and stop
+        estimate parameters, memory and time from three measured steps and exit
     tune
         first tune the settings in this many trials, each with the same budget, saved in RUN-trials; 0 = no tuning
     run
         output folder [default: runs/SYSTEM-CORPUS]
     print_recipe
-        print every setting with its documentation as TOML and stop
+        print every setting with its documentation as TOML and exit
     """
     began = time.perf_counter()  # before anything heavy is imported
     check_systems([target] if target is not None and not target.startswith("--") else [])

@@ -47,13 +47,13 @@ FORMATS: dict[str, Format] = {
         ("gpt", "llama", "transformer"),
         folder=True,
         options={
-            "license": "license on the model card, as the Hub names it",
-            "scores": "no = no test scores on the card",
+            "license": "license on the model card, by its name on the Hub",
+            "scores": "no = leave test scores off the card",
         },
     ),
     "ctranslate2": Format(
         "ctranslate2_model",
-        "a folder for CTranslate2, which is fast on a CPU, even in 8 bits",
+        "a folder for CTranslate2, which is fast on a CPU, also with 8-bit weights",
         ("transformer", "gpt"),
         folder=True,
         options={"quantization": "type of the weights: int8, int16, float16, …"},
@@ -61,7 +61,7 @@ FORMATS: dict[str, Format] = {
     ),
     "onnx": Format(
         "onnx_graphs",
-        "graphs of any neural system for any ONNX runtime",
+        "a folder of ONNX graphs, for any neural system and any ONNX runtime",
         networks=True,
         folder=True,
         package="'regard[onnx]'",
@@ -78,18 +78,18 @@ FORMATS: dict[str, Format] = {
     ),
     "gguf": Format(
         "gguf_file",
-        "one file that llama.cpp and the programs built on it read",
+        "one file for llama.cpp and the programs built on it",
         ("gpt", "llama"),
         options={"quantization": "f32 (default), f16 or q8_0"},
         package="'regard[gguf]'",
     ),
     "archive": Format(
         "archive",
-        "one file with the whole run, for another machine",
+        "one file with the whole run, to copy to another machine",
         opened=False,
         options={"training": "no = leave out the files that only resume and --average need"},
     ),
-    "arpa": Format("arpa_runs", "the back-off format that every n-gram toolkit reads", ("ngram",)),
+    "arpa": Format("arpa_runs", "one file in the back-off format that every n-gram toolkit reads", ("ngram",)),
 }
 
 

@@ -34,7 +34,7 @@ def take(folder: RunsFolder, name: str, token: str, content: bytes, *, last: boo
         if sum(size for _, size, _ in waiting) + len(content) > MOST_UPLOAD:
             part.unlink(missing_ok=True)
             raise RegardError(
-                f"More than {MOST_UPLOAD >> 30} GiB cannot be uploaded: put the file next to your runs and "
+                f"Files larger than {MOST_UPLOAD >> 30} GiB cannot be uploaded: put the file next to your runs and "
                 "use the terminal."
             )
         if not token and len(waiting) >= MOST_PARTS:

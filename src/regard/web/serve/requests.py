@@ -269,7 +269,7 @@ class CompletionRequest(WritingRequest):
         n, best_of = self.n, self.best_of or self.n
         object.__setattr__(self, "best_of", best_of)
         if best_of < n:
-            raise FieldError(f"best_of ({best_of}) must not be below n ({n}).", "best_of")
+            raise FieldError(f"best_of ({best_of}) must be at least n ({n}).", "best_of")
         if best_of > n and self.stream:
             sentence = "best_of chooses among whole texts and cannot be streamed: leave out best_of or stream."
             raise FieldError(sentence, "best_of")

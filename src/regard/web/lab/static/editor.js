@@ -44,7 +44,7 @@ export function codeEditor({ label, change = () => {}, submit = () => {} }) {
   area.addEventListener("input", () => change(area.value));
 
   return {
-    node: el("div", { class: "editor" }, area, el("p", { class: "help", id: told }, "Tab indents; Esc, then Tab leaves the editor. Ctrl+Enter checks.")),
+    node: el("div", { class: "editor" }, area, el("p", { class: "help", id: told }, "Tab indents. To leave the editor, press Esc, then Tab. Ctrl+Enter checks your answer.")),
     get text() { return area.value; },
     set text(words) { area.value = words; area.rows = Math.min(34, words.split("\n").length + 2); },
     set readOnly(on) { area.readOnly = on; },

@@ -23,7 +23,7 @@ const pair = changedPair({
   trace: async (question) => { const found = await call("changed", question); changed = found.arrays; return found.facts; },
   go(next, words) { list = next; other = words; pair.read(asked, view.facts); },
 });
-const chosen = segments("what is shown", tabs, "expected", (name) => {
+const chosen = segments("view", tabs, "expected", (name) => {
   const section = name === "causes" ? "words" : name;
   view.section(section);
   pair.section(section);

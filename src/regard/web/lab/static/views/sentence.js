@@ -46,7 +46,7 @@ export default {
     const words = el("textarea", { rows: "2", dir: "auto", spellcheck: "false", placeholder: "Type a sentence" });
     const field = labelled("Text", words);
     const pick = picker({ most: MOST, change: (names) => address.go({ run: names }) });
-    const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
+    const tabs = segments("view", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
     const sliders = samplingSliders(() => { for (const panel of panels.values()) panel.following(); });
     const causes = causeBar({ change: (query) => address.go(query) });
     const changed = el("div", { class: "changed-note" });

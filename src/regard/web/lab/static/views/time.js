@@ -24,7 +24,7 @@ export default {
     const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" }), lines = lineChart({ label: "heads over training", height: 280 });
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off" });
-    const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
+    const tabs = segments("view", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
     const view = reading({
       parts: async (names) => (await api.postArrays(`${shown.kind}/matrix`, { ...shown.asked, parts: names })).arrays,
       onStep: (step) => { stepped = String(step); pair.step(); address.note({ step: stepped }); ask(); },

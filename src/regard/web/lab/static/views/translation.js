@@ -20,7 +20,7 @@ export default {
   mount(root, first, api) {
     let address = first, runs = [], ended = false, inside = null, kind = "", names = [];
     const pick = picker({ most: MOST, change: (chosen) => address.go({ run: chosen }) });
-    const modes = segments("what is translated", { "": "One sentence", file: "A whole file" }, first.path, (path) => address.go(link("translation", path, { run: names }).slice(1)));
+    const modes = segments("source", { "": "One sentence", file: "A whole file" }, first.path, (path) => address.go(link("translation", path, { run: names }).slice(1)));
     const place = el("div");
     put(root, el("div", { class: "head" }, el("h1", {}, "Translation"), modes), pick.node, place);
 
@@ -50,7 +50,7 @@ function oneSentence(place, api, address) {
   let text = "", prefix = "", section = "expected", timer = 0, ended = false, seed = 0, reference = "", altered = "", stepped = address().query.get("step"), following = stepped; // the step that was chosen
   const panels = new Map();
   const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", placeholder: "Type a sentence to translate" });
-  const tabs = segments("what is shown", TABS, section, (name) => address().go({ show: name === "expected" ? null : name }));
+  const tabs = segments("view", TABS, section, (name) => address().go({ show: name === "expected" ? null : name }));
   const causes = causeBar({ change: (query) => address().go(query) });
   const begun = el("div", { class: "changed-note" }), grid = el("div", { class: "side-by-side" });
   put(place, el("div", { class: "ask" }, labelled("Source", words), el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => example() }, "Held-out sentence"), el("button", { type: "button", onclick: () => save() }, "Save as HTML"))),
