@@ -64,7 +64,7 @@ def test_keys_of_the_editor(lab, page):
 
 def test_without_the_token_nothing_is_run(lab, page):
     page.goto(lab.url + "#/exercises/causal-mask")
-    page.wait_for_selector(".problem:has-text('the address that `regard lab` printed')")
+    page.wait_for_selector(".problem:has-text('the URL that `regard lab` printed')")
     assert page.is_disabled("button:text-is('Check')")
 
 

@@ -37,7 +37,7 @@ def test_other_tokens_of_one_text_are_compared_by_bits_per_character(mixed, page
     open_runs(mixed, page, "letters", "pieces", more="&metric=perplexity")
     expect(page.locator(".of-text")).to_have_count(1)
     warning = page.locator(".warning")
-    expect(warning).to_contain_text("letters (char) and pieces (bpe) cut my.txt into different tokens")
+    expect(warning).to_contain_text("letters (char) and pieces (bpe) split my.txt into different tokens")
     expect(warning).to_contain_text("perplexity per token cannot be compared")
     warning.get_by_role("button", name="Show bits per character").click()
     expect(page.locator(".chart .caption")).to_contain_text("Bits per character against tokens")

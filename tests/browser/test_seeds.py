@@ -32,7 +32,7 @@ def test_seeds_of_one_recipe_become_a_mean_with_a_band(repeated, page):
     names = "&".join(f"show={name}" for name in ("seed1", "seed2", "seed3", "other"))
     page.goto(f"{repeated.url}#/runs?{names}&lines=validation&run=seed1")
     expect(page.locator(".plot .line")).to_have_count(4)
-    expect(page.locator(".run-list")).to_contain_text(["seed 2 of 3 runs of one recipe"])
+    expect(page.locator(".run-list")).to_contain_text(["seed 2, one of 3 runs of this recipe"])
     page.get_by_role("button", name="mean of seeds").click()
     expect(page.locator(".plot .line")).to_have_count(2)  # the other rate is another experiment
     assert "seeds=mean" in page.url

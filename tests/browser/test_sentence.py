@@ -84,13 +84,13 @@ def test_states_and_gradients_are_drawn(lab, page, trained_folder):
     page.click("button:has-text('Gradients')")
     page.click("button:has-text('Compute the gradients')")
     page.wait_for_selector(".part.gradients .scale i")
-    assert "loss of" in page.inner_text(".part.gradients")
+    assert "loss at" in page.inner_text(".part.gradients")
     page.locator(".part.gradients .heat canvas").focus()
     for key in ("PageDown", "ArrowUp", "Home"):  # the last row that has a next word, the first column
         page.keyboard.press(key)
     said = page.locator("#spoken").text_content()
     row, column, norm = re.fullmatch(
-        r"gradient of the loss of “(.*)” by “(.*)”: norm ([\d.e×⁻⁰¹²³⁴⁵⁶⁷⁸⁹-]+)", said
+        r"gradient of the loss at “(.*)” with respect to “(.*)”: norm ([\d.e×⁻⁰¹²³⁴⁵⁶⁷⁸⁹-]+)", said
     ).groups()
     slopes = load(trained_folder / "lstm", device="cpu").trace(TEXT, gradients=True).gradients_by_name["gradients"]
     assert (row, column) == (slopes.rows[-2], slopes.columns[0])

@@ -35,7 +35,7 @@ def test_a_claim_is_run_and_its_verdict_is_shown(own_lab, page):
     page.goto(own_lab.url + "#/claims/gaussian-dot")
     page.wait_for_selector("button:has-text('Run it')")
     assert "Run it again" not in page.inner_text("main")  # it was never run
-    assert "Documented, by the full experiment: holds." in page.inner_text("main")
+    assert "Documented verdict of the full experiment: holds." in page.inner_text("main")
     page.fill("input[type=number] >> nth=0", "7")
     page.click("button:has-text('Run it')")
     page.wait_for_selector("h2 .verdict", timeout=240_000)

@@ -117,4 +117,4 @@ def test_a_server_is_measured_with_clients_at_once_and_with_one(regard, no_peers
     assert together["times_one_client"] == pytest.approx(sum(expected) / 2)
     assert 0 < together["first_token_seconds"]["p50"] <= together["whole_seconds"]["p99"]
     assert "transformers" in peer["could_not_run"]
-    assert log.count("Regard, 3 clients, turn") == 2  # said as they come
+    assert log.count("Regard, 3 clients, round") == 2  # said as they come

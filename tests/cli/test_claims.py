@@ -68,7 +68,7 @@ def test_the_verdict_of_an_identity_follows_from_its_numbers_alone(two):
 def test_a_second_run_measures_nothing_and_says_so(regard, two, folder):
     code, out, errors = regard("claims", *PAIR, "--quick", "--run", folder)
     assert code == 0
-    assert "2 of 2 results are cached" in out
+    assert "2 of 2 results come from the cache" in out
     assert str(folder / "report.html") in out
     assert errors == ""
     repeated = json.loads(regard("claims", *PAIR, "--quick", "--json", "--run", folder)[1])

@@ -14,7 +14,7 @@ const STARTS = [
 // Where a model that comes with Regard opens.
 const inside = (run) => link(run.task === "translation" ? "translation" : "sentence", "", { run: run.name });
 const ABOUT = {
-  ngram: "See which words follow the two before, and how often.",
+  ngram: "See which words follow the previous two, and how often.",
   lstm: "Watch its gates open and close from word to word.",
   gpt: "See where each attention head looks before the model predicts a word.",
   bahdanau: "See the alignment that a recurrent translator learned without supervision.",
