@@ -27,7 +27,7 @@ def test_each_block_of_a_gpt_is_passed_with_the_numbers_of_its_trace(lab, page):
         weights = maps[:, 3, :4]  # [heads, words] of step 3
         head, word = divmod(int(weights.argmax()), 4)
         said = stage(page, 1 + 2 * layer).replace("␣", "")
-        assert f"“{trace.tokens[word].strip()}” most (head {head + 1}, " in said
+        assert f"most to “{trace.tokens[word].strip()}” (head {head + 1}, " in said
         percent = float(re.search(r"head \d, ([\d.]+)\s%", said)[1])
         assert abs(percent / 100 - float(weights.max())) < 0.01
         assert page.locator(".flow .block.now path.head").count() == int((weights >= 0.02).sum())
@@ -59,6 +59,6 @@ def test_it_plays_to_the_prediction_and_an_n_gram_says_that_it_has_no_blocks(lab
     page.wait_for_selector(".flow .block.prediction")
     page.click(".flow button:has-text('Play')")
     page.wait_for_selector(".flow .block.prediction.now")
-    assert page.inner_text(".flow .in-short").startswith("It expects “")
+    assert page.inner_text(".flow .in-short").startswith("Top predictions: “")
     page.goto(f"{lab.url}#/sentence?run=gallery/ngram&text=The+cat&show=flow")
     page.wait_for_selector(".part.flow:has-text('no blocks')")

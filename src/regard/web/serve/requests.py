@@ -120,7 +120,7 @@ class StreamOptions(Fields):
 
 
 class BiasField(Field):
-    noun = f"an object of at most {MAX_BIASES} tokens and numbers from -{MAX_BIAS:g} to {MAX_BIAS:g}"
+    noun = f"an object that maps up to {MAX_BIASES} token ids to numbers from -{MAX_BIAS:g} to {MAX_BIAS:g}"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> dict[int, float]:
         if not isinstance(value, Mapping) or len(value) > MAX_BIASES:

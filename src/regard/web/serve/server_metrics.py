@@ -24,27 +24,25 @@ class Metrics:
 
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
-        self.requests = Counter("regard_requests", "Answered requests.", ["path", "status"], registry=own)
+        self.requests = Counter("regard_requests", "Requests answered.", ["path", "status"], registry=own)
         self.seconds = Histogram(
-            "regard_request_seconds", "Time of a whole request.", ["path"], registry=own, buckets=BOUNDS
+            "regard_request_seconds", "Duration of a request.", ["path"], registry=own, buckets=BOUNDS
         )
         self.first_token = Histogram(
             "regard_first_token_seconds", "Time from a request to its first token.", ["model"], registry=own,
             buckets=BOUNDS,
         )  # fmt: skip
         self.token_gap = Histogram(
-            "regard_token_seconds", "Time per token of a text after its first.", ["model"], registry=own, buckets=GAPS
+            "regard_token_seconds", "Time per token after the first.", ["model"], registry=own, buckets=GAPS
         )
         self.lengths = Histogram(
-            "regard_request_tokens", "Tokens of a request's prompts and of its texts.", ["model", "kind"], registry=own,
+            "regard_request_tokens", "Tokens in a request's prompts and completions.", ["model", "kind"], registry=own,
             buckets=LENGTHS,
         )  # fmt: skip
-        self.tokens = Counter("regard_tokens", "Tokens of prompts and of completions.", ["model", "kind"], registry=own)
-        self.jobs = Gauge(
-            "regard_jobs", "Texts or sentences of a model in progress or waiting.", ["model"], registry=own
-        )
+        self.tokens = Counter("regard_tokens", "Tokens in prompts and completions.", ["model", "kind"], registry=own)
+        self.jobs = Gauge("regard_jobs", "Texts or sentences per model, running or waiting.", ["model"], registry=own)
         self.places = Gauge(
-            "regard_places", "Maximum number of texts or sentences in progress or waiting.", ["model"], registry=own
+            "regard_places", "Maximum number of texts or sentences, running or waiting.", ["model"], registry=own
         )
         began = Gauge("process_start_time_seconds", "Start time of the server, in seconds since 1970.", registry=own)
         began.set_to_current_time()

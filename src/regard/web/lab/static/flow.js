@@ -48,7 +48,7 @@ export function flow({ load }) {
       const top = facts.top[step].slice(0, CHOICES), came = facts.known[step] ? ` The next word was ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}.` : "";
       return { top, said: `Top predictions: ${top.map((one) => `${quoted(one.word)} ${percent(one.p)}`).join(", ")}.${came}` };
     }
-    const whole = await inside(block.whole), share = array && whole ? `; the norm of its output is ${percent(lengthOf(array, step) / (lengthOf(whole, step) || 1))} of that of the whole layer` : "";
+    const whole = await inside(block.whole), share = array && whole ? `; its norm is ${percent(lengthOf(array, step) / (lengthOf(whole, step) || 1))} of that of the layer's output` : "";
     if (block.kind === "alone") return { said: `${block.title}: applied to ${word} alone${share}.` };
     if (block.kind === "state") {
       const gates = await Promise.all(block.gates.map(async (one) => { const values = await inside(one.name); return values && `${one.title.split(": ").at(-1)} ${number(meanOf(values, step), 2)} open`; }));

@@ -21,7 +21,7 @@ export default {
     const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
     const film = filmBar({ label: "Training step", frame: go, told: (at) => sentenceOf(found.moments[at]) });
     const keep = el("button", { type: "button", onclick: () => saveFilm() }, "Save the film as HTML");
-    const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" }), lines = lineChart({ label: "heads over training", height: 280 });
+    const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" }), lines = lineChart({ label: "head roles during training", height: 280 });
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off" });
     const tabs = segments("view", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
