@@ -64,8 +64,8 @@ def open_lab(
     def ready(address: str) -> None:
         address += "" if optional and read_only else f"?token={token}"
         print(address, flush=True)
-        what = "read-only; " if read_only else ""
-        say(f"The lab shows the runs in {root}. Ctrl-C closes it; {what}training continues.")
+        how = ", read-only" if read_only else ""
+        say(f"The lab shows the runs in {root}{how}. Press Ctrl-C to close it; training continues.")
         if browser:  # some browsers return only when they are closed
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
