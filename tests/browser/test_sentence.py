@@ -39,7 +39,7 @@ def test_every_word_has_the_probability_that_inspect_tells(lab, page, gpt):
         assert math.isclose(told, true, rel_tol=0.06, abs_tol=0.0051 if true >= 0.0995 else 1e-4)
     panel.locator(".words button").nth(4).click()
     said = panel.locator(".said").inner_text()
-    assert f"Step 4 of {trace.steps - 1} read “␣”." in said
+    assert f"Step 4 of {trace.steps - 1} reads “␣”." in said
     assert f"rank {trace.rank[4]}." in said
     other = page.locator(".panel[data-run=lstm]")  # its words are letters, too
     assert other.locator(".words button[aria-pressed=true]").inner_text().startswith("␣")

@@ -31,7 +31,7 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
     step = min(2, trace.steps - 1)
     target.locator("button").nth(step).click()
     said = page.inner_text(".said")
-    assert f"Step {step} of {trace.steps - 1} read “{trace.tokens[step]}”" in said
+    assert f"Step {step} of {trace.steps - 1} reads “{trace.tokens[step]}”" in said
     assert f"The next word was “{trace.targets[step]}”" in said
     assert f"rank {trace.rank[step]}." in said
     page.keyboard.press("ArrowLeft")

@@ -286,7 +286,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onPlaces = ()
     const best = facts.top[step]?.[0], parts = [];
     if (facts.task === "classification") { if (best) parts.push(`Predicted label: ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`); }
     else {
-      parts.push(`Step ${step} of ${facts.words.read.length - 1} read ${quoted(facts.words.read[step])}.`);
+      parts.push(`Step ${step} of ${facts.words.read.length - 1} reads ${quoted(facts.words.read[step])}.`);
       if (best) parts.push(`Top prediction: ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`);
       if (facts.known[step]) parts.push(`The next word was ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}, rank ${facts.rank[step]}.`);
     }
