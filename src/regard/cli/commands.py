@@ -59,6 +59,7 @@ app = App(
     help_formatter=HelpFormatter(),
     help_epilogue=ENVIRONMENT + DOCUMENTATION,
 )
+app["--help"].help, app["--version"].help = "Print this help and exit.", "Print the version and exit."
 app.command("regard.cli.completion:install_completion", name="--install-completion", help_epilogue=DOCUMENTATION)
 for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
