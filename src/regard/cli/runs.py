@@ -154,7 +154,7 @@ def runs_rename(run: RunFolder, name: Annotated[str, Parameter(group=ARGUMENTS)]
 
 @runs_app.command(name="remove", usage="regard runs remove RUN... [OPTIONS]")
 def runs_remove(*runs: RunFolders, yes: bool = False) -> None:
-    """Delete runs after confirmation. Runs in training are refused, and files that Regard did not write are kept.
+    """Delete runs after confirmation. Runs still in training are refused; files that Regard did not write are kept.
 
         regard runs remove runs/old runs/older
         regard runs remove runs/old --yes

@@ -50,7 +50,7 @@ LARGEST = 200_000_000  # bytes of a page; browsers keep the text and the numbers
 PROGRAM, STYLES = "page/page", ("style", "reading", "page/page")
 FRAME = (
     '<main class="offline page" id="main"></main>\n<div id="notices" role="status"></div>\n'
-    "<noscript>This model runs in JavaScript, which is turned off here.</noscript>\n"
+    "<noscript>This model needs JavaScript, which is turned off.</noscript>\n"
 )
 ROWS = {"cross": ("written", "source"), "encoder": ("source", "source")}
 
@@ -223,7 +223,7 @@ def _title(run: AnyRun) -> str:
 
 def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: bool) -> dict[str, Any]:
     """The page's facts about the model: scores, data, license, recipe, and how it was made."""
-    found, why_not = {}, "The scores were not measured when the page was made."
+    found, why_not = {}, "no scores were measured for this page."
     if is_shipped(run.folder):
         found = facts["gallery"]["score"]
     elif scored:
@@ -235,17 +235,17 @@ def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: b
         "system": _system(run),
         "trained": effort(run, facts, entries),
         "data": corpus.get("name") or "unknown",
-        "checksum of the data": corpus.get("checksum"),
+        "data checksum": corpus.get("checksum"),
         **{f"started from {one['run']}": provenance(one) for one in ancestors},
         "license": license or "not stated",
         "seed": facts.get("seed"),
-        "begun": facts.get("created"),
-        "weights here": {
+        "started": facts.get("created"),
+        "weights in this page": {
             "fp32": "fp32",
             "fp16": "fp16, half precision",
-            "int8": "8 bits, which changes probabilities slightly",
+            "int8": "8-bit integers, which change the probabilities slightly",
         }[form],
-        "made with": f"Regard {facts.get('regard')}, PyTorch {facts.get('torch')}",
+        "created with": f"Regard {facts.get('regard')}, PyTorch {facts.get('torch')}",
     }
     measured = [[MEASURES[key], _value(found[key])] for key in MEASURES if found.get(key) is not None]
     return {
@@ -285,7 +285,7 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
         say(f"note: the page has no scores: {error}")
         return (
             {},
-            "The scores could not be measured when the page was made.",
+            "the scores could not be measured for this page.",
         )  # the error may name folders of this machine
 
 
