@@ -93,9 +93,13 @@ class Constraints:
             parsed = parse_object(schema)
             if parsed is None:
                 raise Unwritable("The JSON schema is not a JSON object.")
-            grammar = made.grammar_from_json_schema(json.dumps(parsed), overrides=COMPACT)
+            try:
+                grammar = made.grammar_from_json_schema(json.dumps(parsed), overrides=COMPACT)
+            except ValueError as error:  # NaN, or nested too deeply
+                raise Unwritable(f"The constraint cannot be used: {_one_line(str(error))}.") from None
         else:
             options = " | ".join(json.dumps(self._as_written(one), ensure_ascii=False) for one in choices)
+            options = options.replace("\x7f", "\\u007f")  # the only other character that must be escaped there
             grammar = made.grammar_from_lark(f"start: {options}")
         matcher = made(self._tokens(), grammar, log_level=0)
         if matcher.is_error():

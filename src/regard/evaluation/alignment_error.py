@@ -72,10 +72,14 @@ def _shares(tokens: Sequence[Span], words: Sequence[Span]) -> np.ndarray:
     return shared / np.maximum(shared.sum(1, keepdims=True), 1)
 
 
-def token_spans(tokenizer: Tokenizer, ids: Iterable[int]) -> list[Span]:
+def token_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:
     """The span of each token in `tokenizer.decode(ids)`; tokens that share the bytes of a character overlap."""
-    if tokenizer.kind in ("byte", "bpe"):
-        return _byte_spans([tokenizer._bytes[symbol] for symbol in ids])
+    if tokenizer.kind in ("byte", "bpe", "imported"):
+        pieces = [tokenizer._bytes[symbol] for symbol in ids]
+        before = len(b"".join(pieces).decode("utf-8", "ignore")) - len(
+            tokenizer.decode(ids)
+        )  # a space of SentencePiece
+        return [(max(start - before, 0), max(end - before, 0)) for start, end in _byte_spans(pieces)]
     symbols = list(ids)
     text, spans, end = tokenizer.decode(symbols), [], 0
     for symbol in symbols:

@@ -36,12 +36,14 @@ from regard.report.progress import say
 from regard.runs.recipe import read_recipe, without_folders
 from regard.runs.store.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
 from regard.runs.store.lock import check_free
+from regard.text.chat_template import FILE as CHAT_TEMPLATE
 from regard.training.checkpointing import kept_weights
 
 MANIFEST = "regard-archive.json"
 VERSION = 1
 TEXTS = ("recipe.toml", "run.json")  # in which paths are left out
-FILES = (*TEXTS, "tokenizer.json", "tokenizer.source.json", "metrics.jsonl", WEIGHTS, CHECKPOINT, ANCESTORS)
+TOKENIZERS = ("tokenizer.json", "tokenizer.source.json", CHAT_TEMPLATE)
+FILES = (*TEXTS, *TOKENIZERS, "metrics.jsonl", WEIGHTS, CHECKPOINT, ANCESTORS)
 NAME = re.compile(r"kept/[0-9]{1,12}\.safetensors|[A-Za-z_][\w-]{0,100}\.py|" + "|".join(map(re.escape, FILES)))
 MAX_TEXT_BYTES = 1 << 26
 BLOCK = 1 << 20

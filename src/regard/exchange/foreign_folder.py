@@ -111,7 +111,7 @@ class ForeignWeights:
     def take(self, name: str, *shape: int) -> Tensor:
         """A tensor of this shape, in fp32, finite."""
         if self.shape(name) != list(shape):
-            raise RegardError(f"{name} in {self.where} has the shape {self.shape(name)}, not {list(shape)}.")
+            raise RegardError(f"{name} in {self.where} has the shape {self.shape(name)!s:.60}, not {list(shape)}.")
         if (kind := self._slice(name).get_dtype()) not in FLOATS:
             raise RegardError(f"{name} in {self.where} has {kind} numbers; Regard reads F32, F16 and BF16.")
         full = self._names[name]
@@ -128,7 +128,7 @@ class ForeignWeights:
     def finish(self, what: str) -> None:
         """Refuse tensors that were not used: the model would not be the one that was saved."""
         if self.unread:
-            raise RegardError(f"{self.where} contains the tensor {min(self.unread)}, which {what} does not have.")
+            raise RegardError(f"{self.where} contains the tensor {min(self.unread):.100}, which {what} does not have.")
 
     def _slice(self, name: str) -> Any:
         if name not in self._names:
@@ -154,7 +154,7 @@ def _named_in(folder: Path) -> list[str]:
         raise RegardError(f"{folder / INDEX} names no files: it is damaged; copy the folder again.")
     names = sorted({str(name) for name in places.values()})
     for name in names:
-        if not re.fullmatch(r"[\w][\w.-]*\.safetensors", name):
+        if not re.fullmatch(r"[\w][\w.-]{0,200}\.safetensors", name):
             raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is not a safetensors file of this folder.")
     return names
 
@@ -169,9 +169,11 @@ def _open_all(folder: Path, names: Sequence[str]) -> dict[str, Any]:
         except FileNotFoundError:
             raise RegardError(f"{folder / name} is missing: the folder is incomplete; copy it again.") from None
         except (SafetensorError, OSError, ValueError, RecursionError) as error:
-            raise RegardError(f"{folder / name} cannot be read as safetensors ({error}): it is damaged.") from None
+            raise RegardError(
+                f"{folder / name} cannot be read as safetensors ({error!s:.200}): it is damaged."
+            ) from None
         for key in keys:
             if key in files:
-                raise RegardError(f"{folder} has the tensor {key} twice: it is damaged.")
+                raise RegardError(f"{folder} has the tensor {key:.100} twice: it is damaged.")
             files[key] = opened
     return files

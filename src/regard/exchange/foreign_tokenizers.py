@@ -17,13 +17,13 @@ from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
 from regard.base.reading import read_whole
-from regard.text.tokenizers.imported import SPACE
+from regard.text.tokenizers.imported import MAX_ADDED, MAX_TOKEN, SPACE
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # kinds of tokens, as GGUF and SentencePiece number them
 MAX_VOCABULARY = 1 << 20
 MAX_PIECE = 1 << 10  # bytes of a token
 MAX_FILE_BYTES = 1 << 26
-MAX_CUTS = 1 << 28  # characters compared to find the pairs that a piece can be made of; Llama 2's take 2 million
+MAX_CUTS = 1 << 25  # characters compared to find the pairs that a piece can be made of; Llama 2's take 2 million
 
 _NUMBERS = pre_tokenizers.Digits(individual_digits=True)
 _MODERN = (
@@ -101,6 +101,8 @@ def piece_pairs(tokens: Sequence[str], scores: Sequence[float], kinds: Sequence[
 
 
 def numbered(tokens: Sequence[str]) -> dict[str, int]:
+    if any(len(token) > MAX_TOKEN for token in tokens):  # the engine needs many times as much memory
+        raise RegardError(f"has a token of more than {MAX_TOKEN} characters")
     numbers = {token: number for number, token in enumerate(tokens)}
     if len(numbers) != len(tokens):
         twice = next(token for number, token in enumerate(tokens) if numbers[token] != number)
@@ -110,8 +112,10 @@ def numbered(tokens: Sequence[str]) -> dict[str, int]:
 
 def add_special(engine: Engine, tokens: Sequence[str], kinds: Sequence[int]) -> None:
     special = [token for token, kind in zip(tokens, kinds) if kind in (CONTROL, UNKNOWN)]
-    engine.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     named = [token for token, kind in zip(tokens, kinds) if kind == 4]  # a user's own, matched as a whole
+    if len(special) + len(named) > MAX_ADDED:
+        raise RegardError(f"has more than {MAX_ADDED} special tokens, more than Regard supports")
+    engine.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     engine.add_tokens([AddedToken(token, normalized=False) for token in named])
 
 

@@ -131,9 +131,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
                 f"{file} is a {kind!s:.30} model; from GGUF files, Regard imports only {', '.join(MODULES)}."
             )
         own = {name.removeprefix(f"{kind}."): value for name, value in values.items() if name.startswith(f"{kind}.")}
-        place = tensors.pop(ROTARY_SCALES, None)
-        scales = None if place is None else StoredTensor(reader, *place).get_tensor(ROTARY_SCALES)
-        config, tokens = _config(file, kind, own, tensors, scales), values.get("tokenizer.ggml.tokens")
+        config, tokens = _config(reader, kind, own, tensors), values.get("tokenizer.ggml.tokens")
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise RegardError(f"{file} has no tokenizer: Regard imports only GGUF files that contain one.")
         settings = MODULES[kind].settings_in(config)
@@ -171,12 +169,16 @@ def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[
         reader.wrong("has an invalid alignment")
     begin = -(-reader.place // align) * align
     tensors = {name: (shape, kind, begin + place) for name, (shape, kind, place) in found.items()}
+    needed = 0
     for name, (shape, kind, start) in tensors.items():
         if kind not in [one.value for one in gguf.GGMLQuantizationType]:
             raise RegardError(f"{reader.path}: {name[:60]} has numbers of the type {kind}, which Regard does not know.")
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
         if min(shape) < 1 or shape[-1] % block or start + math.prod(shape) // block * size > len(reader.data):
             reader.wrong(f"ends before its tensor {name[:60]}")
+        needed += math.prod(shape) // block * size
+    if needed > len(reader.data):  # each number is in the file once, so memory is bounded by the file's size
+        reader.wrong("has tensors that lie over one another")
     return values, tensors
 
 
@@ -184,11 +186,13 @@ def _rows(tensors: dict[str, tuple[list[int], int, int]]) -> int:
     return tensors["token_embd.weight"][0][0] if "token_embd.weight" in tensors else 0
 
 
-def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any], scales: Tensor | None) -> Config:
-    """The values under the names of Hugging Face's config.json; `scales` divide the rotary frequencies."""
+def _config(reader: HeaderReader, kind: str, own: dict[str, Any], tensors: dict[str, Any]) -> Config:
+    """The values under the names of Hugging Face's config.json; takes the scales that divide the rotary frequencies
+    from `tensors`."""
+    file, place = reader.path, tensors.pop(ROTARY_SCALES, None)
     if own.get("expert_count"):
         raise RegardError(
-            f"{file} is a mixture of {own['expert_count']} experts, but Regard's llama supports only one."
+            f"{file} is a mixture of {own['expert_count']!s:.20} experts, but Regard's llama supports only one."
         )
     if own.get("attention.sliding_window"):
         raise RegardError(f"{file}: its attention covers only a sliding window of the text; Regard's covers all of it.")
@@ -213,7 +217,11 @@ def _config(file: Path, kind: str, own: dict[str, Any], tensors: dict[str, Any],
     rotary = {"rope_type": own.get("rope.scaling.type", "default"), "factor": own.get("rope.scaling.factor")}
     rotary |= {"rope_theta": _short(own.get("rope.freq_base", 10000.0))}
     rotary["rope_type"] = "default" if rotary["rope_type"] == "none" else rotary["rope_type"]
-    if scales is not None:
+    if place is not None:
+        shape, stored_as, _ = place
+        if len(shape) != 1 or stored_as != gguf.GGMLQuantizationType.F32:
+            reader.wrong(f"has {ROTARY_SCALES} of another shape or type")
+        scales = StoredTensor(reader, *place).get_tensor(ROTARY_SCALES)
         rotary |= _llama3(file, scales, rotary["rope_theta"])
     if own.get("attention.value_length", own.get("attention.key_length")) != own.get("attention.key_length"):
         raise RegardError(f"{file}: its keys and values differ in width, which Regard's llama does not support.")
@@ -256,16 +264,21 @@ def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int)
         return found
 
     kind, kinds = values.get("tokenizer.ggml.model"), numbers("token_type", NORMAL)
+    scores = numbers("scores", 0.0) if kind == "llama" else []
     begin, eos = (values.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos"))
     try:
         if kind == "gpt2":
             merges = values.get("tokenizer.ggml.merges", [])
-            if not isinstance(merges, list) or not all(isinstance(one, str) for one in merges):
-                raise RegardError("has merges that are not strings")
+            if (
+                not isinstance(merges, list)
+                or len(merges) > MAX_VOCABULARY
+                or not all(isinstance(one, str) for one in merges)
+            ):
+                raise RegardError(f"has merges that are not strings, or more than {MAX_VOCABULARY}")
             engine = byte_pairs(tokens, merges, kinds, str(values.get("tokenizer.ggml.pre", "default")))
         elif kind == "llama":
             prefix = values.get("tokenizer.ggml.add_space_prefix", True) is True
-            engine = sentence_pieces(tokens, numbers("scores", 0.0), kinds, prefix)
+            engine = sentence_pieces(tokens, scores, kinds, prefix)
         else:
             raise RegardError(f"has a {kind!s:.20} tokenizer; in GGUF files, Regard reads only gpt2 and llama")
         ends = eos if type(eos) is int else -1

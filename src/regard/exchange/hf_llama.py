@@ -145,8 +145,8 @@ def _bias(config: Config) -> str:
 def _rotation(config: Config) -> dict[str, Any]:
     """The rotary frequencies: in `rope_parameters` since transformers 5, before that partly in `rope_scaling`."""
     values = config.values.get("rope_parameters") or config.values.get("rope_scaling") or {}
-    if not isinstance(values, dict):
-        config.wrong("rope_parameters must be an object")
+    if not isinstance(values, dict) or any(isinstance(value, dict) for value in values.values()):
+        config.wrong("rope_parameters must be one object for all layers")
     given = Config(config.path, {"rope_theta": config.values.get("rope_theta"), **values})
     kind = values.get("rope_type", values.get("type", "default"))
     given.must_be(partial_rotary_factor=1.0)

@@ -24,7 +24,7 @@ from regard.exchange.foreign_folder import Config, read_json
 from regard.exchange.imported_run import MAX_TEMPLATE, checked_template
 from regard.exchange.sentencepiece_file import sentencepiece_model
 from regard.text.chat_template import FILE as CHAT_TEMPLATE
-from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.engine import EOS, UNK, parse
 from regard.text.tokenizers.imported import import_engine
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -162,7 +162,7 @@ def read_template(path: Path) -> str:
 def _engine_in(path: Path) -> Engine:
     there = read_json(path)
     try:
-        return Engine.from_str(json.dumps(there))
+        return parse(json.dumps(there))
     except Exception:  # the engine raises nothing more precise
         raise RegardError(f"{path} is damaged or not a tokenizer: copy the folder again.") from None
 
@@ -172,8 +172,8 @@ def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
     path = folder / "tokenizer.json"
     if not path.exists():
         raise RegardError(f"{folder} has no tokenizer.json: provide its tokenizer with --tokenizer.")
-    there, engine = read_json(path), _engine_in(path)
-    model = there.get("model") or {}
+    engine = _engine_in(path)
+    model = json.loads(engine.to_str())["model"]  # in today's form, whatever the file's
     boundary = _boundary(engine, config)
     if model.get("type") == "WordLevel":
         made = _as_words(engine, model, boundary)

@@ -182,7 +182,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precisi
     kind = config.values.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
         what = f"a {kind} folder" if isinstance(kind, str) else "not the folder of a language model or translator"
-        lacks = f" {LACKING[kind]}" if kind in LACKING else ""
+        lacks = f" {LACKING[kind]}" if isinstance(kind, str) and kind in LACKING else ""
         raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.{lacks}")
     module: Any = KINDS[kind]
     settings, vocabulary = module.settings_in(config), config.number("vocab_size")

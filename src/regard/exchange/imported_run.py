@@ -19,6 +19,7 @@ from regard.runs.store.folder import Tokenizers, build_model, has_source, set_we
 from regard.runs.store.lock import new_folder
 from regard.text.chat_template import FILE as CHAT_TEMPLATE
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import valid_unicode
 from regard.training.checkpoint import save_tensors
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -60,17 +61,17 @@ def write_run(
     say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters of {what}")
     if tokenizer.begin != tokenizer.eos:
         first, last = (tokenizer.token(n) for n in (tokenizer.begin, tokenizer.eos))
-        say(f"a text begins with {first} and ends with {last}")
+        say(f"a text begins with {first:.40} and ends with {last:.40}")
     return made
 
 
 def checked_template(template: Any, where: Path) -> str:
     """A chat template as text, "" if there is none; it is kept, never run here."""
     if isinstance(template, list):  # several, by name
-        named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
-        template = named.get("default")
+        named = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
+        template = named[-1].get("template") if named else None
     if template is None:
         return ""
     if not isinstance(template, str) or len(template) > MAX_TEMPLATE:
         raise RegardError(f"{where}: the chat template is not a text of at most {MAX_TEMPLATE} characters.")
-    return template
+    return valid_unicode(template)

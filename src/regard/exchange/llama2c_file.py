@@ -40,7 +40,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         width, inner, layers, heads, groups, vocabulary, context = HEADER.unpack(head)
         tied, vocabulary = vocabulary > 0, abs(vocabulary)
         shapes = _shapes(width, inner, layers, heads, groups, vocabulary, context, tied)
-        if size != HEADER.size + 4 * sum(map(math.prod, shapes.values())):
+        if not shapes or size != HEADER.size + 4 * sum(map(math.prod, shapes.values())):
             raise RegardError(
                 f"{file} is not a checkpoint of the first llama2.c version: its size does not match its header."
             )

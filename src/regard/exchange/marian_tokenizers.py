@@ -69,7 +69,8 @@ def _side(pieces: SentencePieces, ids: dict[str, int], codes: Iterable[str] = ()
     kept += [(code, 0.0, USER_DEFINED) for code in codes if code not in own]
     tokens, scores, kinds = map(list, zip(*kept))
     engine = engine_of(replace(pieces, tokens=tokens, scores=scores, kinds=kinds))
-    rest = [token for token in others if token not in {*tokens}]
+    own = {*tokens}
+    rest = [token for token in others if token not in own]
     engine.add_special_tokens([AddedToken(HIDDEN + token, special=True, normalized=False) for token in rest])
     try:
         made = import_engine(engine, begin=0, eos=0, vocabulary=len(tokens) + len(rest))

@@ -28,6 +28,7 @@ from regard.exchange.foreign_tokenizers import (
     numbered,
     piece_pairs,
 )
+from regard.text.tokenizers.engine import MAX_GROWTH, charsmap_growth
 from regard.text.tokenizers.imported import HIDDEN, SPACE
 
 UNIGRAM, BPE = 1, 2
@@ -83,6 +84,13 @@ def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
         place += size
 
 
+def _bytes(value: Any) -> bytes:
+    """Of a field that holds bytes; `bytes` of a number would be as many zeros."""
+    if not isinstance(value, memoryview):
+        raise TypeError
+    return bytes(value)
+
+
 def read_pieces(path: Path) -> SentencePieces:
     """The parts of a .model file; refuses one that is damaged, or whose pieces are not chosen by BPE or unigram."""
     content = memoryview(read_whole(path, MAX_FILE_BYTES, foreign=True))
@@ -95,13 +103,13 @@ def read_pieces(path: Path) -> SentencePieces:
                     raise RegardError(f"{path} has more than {MAX_VOCABULARY} tokens, more than Regard supports.")
                 part = dict(_fields(value))
                 pieces.append(
-                    (bytes(part[1]).decode(), *struct.unpack("<f", part.get(2, bytes(4))), part.get(3, NORMAL))
+                    (_bytes(part[1]).decode(), *struct.unpack("<f", part.get(2, bytes(4))), part.get(3, NORMAL))
                 )
             elif number == 2:
                 more["model"] = dict(_fields(value)).get(3, UNIGRAM)
             elif number == 3:
                 part = dict(_fields(value))
-                more |= {"charsmap": bytes(part.get(2, b"")), "prefix": bool(part.get(3, 1))}
+                more |= {"charsmap": _bytes(part.get(2, content[:0])), "prefix": bool(part.get(3, 1))}
                 more["collapses"] = bool(part.get(4, 1))
     except (ValueError, KeyError, IndexError, TypeError, struct.error):
         pieces = []
@@ -121,9 +129,9 @@ def engine_of(pieces: SentencePieces) -> Engine:
         covers = sum(kind == BYTE for kind in pieces.kinds) == 256
         unknown, names = pieces.of_kind(UNKNOWN), pieces.tokens
         if pieces.model == BPE:
-            pairs = piece_pairs(pieces.tokens, pieces.scores, pieces.kinds)
+            numbers, pairs = numbered(names), piece_pairs(names, pieces.scores, pieces.kinds)
             name = pieces.tokens[unknown] if unknown >= 0 else None
-            numbers, how = numbered(names), {"unk_token": name, "fuse_unk": True, "byte_fallback": covers}
+            how: dict[str, Any] = {"unk_token": name, "fuse_unk": True, "byte_fallback": covers}
             made: models.Model = models.BPE(numbers, pairs, **how)
         else:  # which finds pieces by their spelling, so those that no text contains (`</s>`) get another
             hidden = (CONTROL, UNKNOWN, UNUSED)
@@ -132,19 +140,21 @@ def engine_of(pieces: SentencePieces) -> Engine:
             made = models.Unigram([*zip(names, pieces.scores)], max(unknown, 0), covers)
         engine = Engine(made)
         engine.normalizer = normalizers.Sequence(_normalization(pieces))
+        add_special(engine, names, pieces.kinds)
     except RegardError as error:
         raise RegardError(f"{pieces.path} {error}.") from None
     except Exception:  # the library raises nothing more precise for a bad table of characters
         raise RegardError(f"{pieces.path} is damaged: copy it again.") from None
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     engine.decoder = decoders.Sequence([*steps, *([decoders.Strip(" ", 1, 0)] if pieces.prefix else [])])
-    add_special(engine, names, pieces.kinds)
     return engine
 
 
 def _normalization(pieces: SentencePieces) -> list[normalizers.Normalizer]:
     steps: list[normalizers.Normalizer] = []
     if pieces.charsmap:
+        if charsmap_growth(pieces.charsmap) > MAX_GROWTH:
+            raise ValueError
         steps.append(normalizers.Precompiled(pieces.charsmap))
     if pieces.collapses:
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex("^ | $"), "")]

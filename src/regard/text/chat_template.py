@@ -114,9 +114,9 @@ class ChatTemplate:
                 answer = {}
             finally:
                 timer.cancel()
-        if not answer:
-            self.close()
-            answer = {"error": f"it takes more than {SECONDS:g} seconds or too much memory"}
+            if not answer:  # nobody else may ask a process that is about to end
+                self.close()
+                answer = {"error": f"it takes more than {SECONDS:g} seconds or too much memory"}
         if "error" in answer:
             raise RegardError(f"The chat template cannot write this dialogue: {answer['error']}.")
         return answer["turns" if turns else "text"]

@@ -163,3 +163,12 @@ def test_a_run_writes_what_its_constraint_allows(tmp_path):
     lines = list(run.completions(["the ", "the cat sees "], sampling=how))
     assert all(re.search("[0-9]{2} cats$", line) for line in lines)
     assert {one.text for one in run.choices("the cat sees ", how) if one.drawn} <= set("0123456789")
+
+
+def test_a_choice_may_hold_every_character_of_a_line():
+    tokenizer = Tokenizer.train(LINES, "byte", normalise="none")
+    model = model_of(tokenizer)
+    odd = "".join(map(chr, [*range(1, 10), *range(14, 28), *range(31, 128)])) + "\u200b\ufeff\uffff😀"
+    engine = engine_of(tokenizer, model, Sampling(choices=(odd,)))
+    (ids,) = engine.texts([[tokenizer.eos]], max_tokens=300)
+    assert tokenizer.decode(ids).removesuffix("\n") == odd

@@ -54,6 +54,13 @@ def test_it_opens_elsewhere_with_the_same_weights_and_can_be_resumed(trained, ar
     assert back.evaluate()["perplexity"] == pytest.approx(trained.evaluate()["perplexity"])
 
 
+def test_a_chat_template_travels(trained, tmp_path):
+    copy = shutil.copytree(trained.folder, tmp_path / "copy")
+    (copy / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    export(copy, "archive", tmp_path / "a.zip")
+    assert regard.import_model(tmp_path / "a.zip", run=tmp_path / "run").chat_template == "{{ messages[0].content }}"
+
+
 def test_the_same_run_gives_the_same_bytes_without_a_path_of_this_machine(trained, archive, tmp_path):
     export(trained.folder, "archive", tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == archive.read_bytes()

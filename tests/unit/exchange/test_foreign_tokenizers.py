@@ -261,3 +261,28 @@ def test_an_expression_without_end_is_stopped_with_one_sentence():
     for cut in (made.encode, made.encode_template, lambda text: made.encode_text([text])):
         with pytest.raises(RegardError, match="cannot split this text"):
             cut("a" * 40)
+
+
+def field(number, value):
+    """A field of a protocol buffer: a number below 128 bits of 7, or bytes."""
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    return varint(number << 3) + varint(value)
+
+
+def varint(value):
+    return bytes([value & 127 | 128]) + varint(value >> 7) if value > 127 else bytes([value])
+
+
+@pytest.mark.parametrize("part", [
+    field(1, field(1, 1 << 30)),  # a piece that is a number: not so many zeros
+    field(3, field(2, 1 << 30)),
+    field(3, field(2, struct.pack("<I", 2**32 - 1) + b"abc")),  # a table longer than itself
+    field(3, field(2, bytes(4) + b"y" * 10000)),  # a character that becomes 10,000
+    field(1, field(1, b"u" * 10000)),
+], ids=["piece", "table", "size", "growth", "long"])  # fmt: skip
+def test_a_model_that_would_fill_the_memory_is_refused(tmp_path, part):
+    content, _ = trained()
+    (tmp_path / "m.model").write_bytes(content + part)
+    with pytest.raises(RegardError, match=r"is damaged|a token of more than 4096 characters"):
+        sentencepiece_model(tmp_path / "m.model")

@@ -198,6 +198,8 @@ def refused(path):
         import_file(path, path.parent / "run")
     assert not (path.parent / "run").exists()
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500 + len(str(path))
+    assert str(error.value).count(str(path)) <= 1
     return str(error.value)
 
 
@@ -220,6 +222,10 @@ def array(kind, count):
     ({"llama__attention__head_count": [4, 4]}, "must be a whole number"),
     ({"llama__attention__head_count_kv": 0}, "num_key_value_heads is 0"),
     ({"llama__expert_count": 8}, "a mixture of 8 experts"),
+    ({"llama__expert_count": "many " * 10000}, "a mixture of many many many many  experts"),
+    ({"tokenizer__ggml__tokens": ["<unk>", "$A", *TOKENS[2:]]}, "has the boundary token '$A'"),
+    ({"tokenizer__ggml__tokens": ["<unk>", "<s>", "a:b", *TOKENS[3:]]}, "has the boundary token 'a:b'"),
+    ({"tokenizer__ggml__tokens": [*TOKENS[:-1], "x" * 5000]}, "has a token of more than 4096 characters"),
     ({"llama__attention__sliding_window": 128}, "its attention covers only a sliding window"),
     ({"llama__attention__key_length": 64, "llama__attention__value_length": 32}, "keys and values differ in width"),
     ({"llama__rope__scaling__type": "yarn"}, "default, linear and llama3"),
@@ -230,7 +236,7 @@ def array(kind, count):
     ({"tokenizer__ggml__tokens": TOKENS[:-1]}, "one number per token"),
     ({"tokenizer__ggml__tokens": [*TOKENS[:-1], "a"]}, "has the token 'a' twice"),
     ({"tokenizer__ggml__scores": ["much"] * len(TOKENS)}, "one number per token"),
-    ({"tokenizer__ggml__scores": [float("nan")] * len(TOKENS)}, "one number per token"),
+    ({"tokenizer__ggml__scores": [float("nan")] * len(TOKENS)}, "m.gguf: tokenizer.ggml.scores is not a list with"),
     ({"tokenizer__ggml__token_type": 3}, "one number per token"),
     ({"tokenizer__ggml__model": "bert"}, "has a bert tokenizer"),
     ({"tokenizer__ggml__model": "gpt2", "tokenizer__ggml__pre": "tekken"}, "the rules 'tekken'"),
@@ -271,11 +277,35 @@ def test_counts_are_checked_before_anything_is_made(tmp_path, more, said):
     ("blk.0.ffn_up.weight", ((512, 128), 0, bytes(4 * 512 * 128)), "has the shape [512, 128], not [512, 256]"),
     ("blk.0.ffn_up.weight", ((512, 256), 0, b"\xff" * (4 * 512 * 256)), "infinite or NaN"),
     ("blk.0.strange.weight", ((4,), 0, bytes(16)), "which a Llama does not have"),
+    ("x" * 10000, ((4,), 0, bytes(16)), "contains the tensor .xxx"),
+    ("rope_freqs.weight", ((32,), int(Kind.I32), bytes(128)), "of another shape or type"),
+    ("rope_freqs.weight", ((2, 16), 0, bytes(128)), "of another shape or type"),
     ("rope_freqs.weight", ((32,), 0, bytes(128)), "are not the rotary scales of Llama 3.1"),
     ("rope_freqs.weight", ((32,), 0, b"\xff" * 128), "are not the rotary scales of Llama 3.1"),
 ])  # fmt: skip
 def test_a_tensor_that_is_not_what_it_claims_is_refused(tmp_path, name, tensor, said):
     assert said in refused(write(tmp_path / "m.gguf", values(), {**stored(), name: tensor}))
+
+
+def test_numbers_are_in_the_file_once(tmp_path):
+    """A small file whose tensors all lie in the same place could fill any memory."""
+    tensors = {name: (shape, kind, content[:4]) for name, (shape, kind, content) in stored().items()}
+    path = write(tmp_path / "m.gguf", values(), tensors)
+    path.write_bytes(path.read_bytes() + bytes(4 * WIDTH * INNER))
+    assert "has tensors that lie over one another" in refused(path)
+
+
+def test_many_special_tokens_take_bounded_time(tmp_path):
+    many = [f"t{number}" for number in range(1 << 18)]
+    tokens = {"tokenizer__ggml__tokens": [*TOKENS, *many], "tokenizer__ggml__token_type": [*TYPES, *[3] * len(many)]}
+    tokens["tokenizer__ggml__scores"] = [0.0] * (len(TOKENS) + len(many))
+    assert "has more than 131072 special tokens" in refused(write(tmp_path / "m.gguf", values(**tokens), stored()))
+
+
+def test_tokens_are_found_in_a_text_before_which_a_space_is_put(tmp_path):
+    run = regard.import_model(write(tmp_path / "m.gguf", values(), stored()), run=tmp_path / "run")
+    trace = run.trace("ab a é")
+    assert ["ab a é"[start:end] for start, end in trace.spans[1:6]] == ["", "ab", " a", " ", "é"]
 
 
 def test_a_file_cut_anywhere_is_one_sentence(tmp_path):

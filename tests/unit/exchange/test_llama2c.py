@@ -107,6 +107,7 @@ def test_a_damaged_file_or_another_tokenizer_is_one_sentence(tmp_path):
     whole, tokenizer = write(tmp_path / "m.bin", llama()).read_bytes(), tok_bin(tmp_path / "tok.bin")
     broken = {whole[:20]: "too short", whole[:-4]: "its size", whole + b"\0": "its size"}
     broken[whole[:100] + b"\xff" * 4 + whole[104:]] = "infinite or NaN"
+    broken[struct.pack("<7i", 0, 0, 0, 0, 0, len(TOKENS), 0)] = "its size"
     for content, said in broken.items():
         (tmp_path / "m.bin").write_bytes(content)
         with pytest.raises(RegardError, match=said):

@@ -240,6 +240,7 @@ def refused(folder):
 
 @pytest.mark.parametrize("values, said", [
     ({"model_type": "mixtral"}, "is a mixtral folder; Regard imports gpt2, llama"),
+    ({"model_type": ["llama"]}, "is not the folder of a language model or translator"),
     ({"model_type": "mistral", "sliding_window": 16}, "uses a sliding window"),
     ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
     ({"mlp_bias": True}, "mlp_bias is true and attention_bias false"),
@@ -256,12 +257,13 @@ def refused(folder):
     ({"hidden_size": 10**9}, "shape"),
     ({"intermediate_size": 0}, "intermediate_size is 0"),
     ({"intermediate_size": 10**17}, "feedforward must be below"),
-    ({"vocab_size": 10**15}, "they do not belong together"),
+    ({"vocab_size": 10**4000}, "but the model 10000000000000000000: they do not belong together"),
     ({"vocab_size": 4}, "they do not belong together"),
     ({"max_position_embeddings": 10**18}, "model.context must be below"),
     ({"rms_norm_eps": "small"}, "rms_norm_eps must be a positive number"),
     ({"rms_norm_eps": float("nan")}, "rms_norm_eps must be a positive number"),
-    ({"rope_parameters": [1]}, "rope_parameters must be an object"),
+    ({"rope_parameters": [1]}, "rope_parameters must be one object"),
+    ({"rope_parameters": {"full_attention": {"rope_theta": 5.0}}}, "rope_parameters must be one object"),
     ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "default, linear and llama3"),
     ({"rope_parameters": {"rope_type": ["linear"]}}, "default, linear and llama3"),
     ({"rope_parameters": {"rope_type": "linear", "factor": -1}}, "factor must be a positive number"),
@@ -271,6 +273,7 @@ def refused(folder):
     ({"eos_token_id": 10**9}, "are not among them"),
     ({"eos_token_id": []}, "are not among them"),
     ({"bos_token_id": -1}, "are not among them"),
+    ({"bos_token_id": 10**400}, "boundaries 10000000000000000000 and 2 are not among them"),
     ({"tie_word_embeddings": "yes"}, "must be true or false"),
     ({"attention_dropout": 2}, "must be a rate"),
 ])  # fmt: skip
@@ -286,6 +289,10 @@ def test_a_tensor_that_settings_do_not_explain_is_refused(copy):
     assert "which a Llama does not have" in refused(copy)
 
 
+DOUBLED = {"type": "Replace", "pattern": {"String": "l"}, "content": "ll"}  # 60 times would fill any memory
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}  # too, of "é"
+
+
 @pytest.mark.parametrize("part, value, said", [
     ("model", {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a", "continuing_subword_prefix": "##",
                "max_input_chars_per_word": 9}, "is a WordPiece tokenizer"),
@@ -295,6 +302,18 @@ def test_a_tensor_that_settings_do_not_explain_is_refused(copy):
     ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a" * 3000}, "behavior": "Isolated", "invert": False},
      "regular expression of more than 2000 characters"),
     ("added_tokens", "many", "is damaged or not a tokenizer"),
+    ("model", ["BPE"], "is damaged or not a tokenizer"),
+    ("model", {"type": "BPE", "vocab": {"a": 0, "b": 4 * 10**9}, "merges": []}, "is damaged or not a tokenizer"),
+    ("model", {"type": "BPE", "vocab": {"a": 0, "b": 2}, "merges": []}, "has ids with gaps"),
+    ("model", {"type": "BPE", "vocab": {f"{n}": n for n in range(300)}, "merges": [], "end_of_word_suffix": "</w>"},
+     "marks where words begin or end"),
+    ("model", {"type": "BPE", "vocab": {"a": 0, "#b": 1, "ab": 2}, "merges": [["a", "#b"]],
+               "continuing_subword_prefix": "#" * 10**6}, "is damaged or not a tokenizer"),
+    ("normalizer", {"type": "Sequence", "normalizers": [DOUBLED] * 60}, "is damaged or not a tokenizer"),
+    ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [LEVEL] * 60}, "is damaged or not a tokenizer"),
+    ("normalizer", {"type": "Prepend", "prepend": "x" * 10**6}, "is damaged or not a tokenizer"),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "/////wAA"}, "is damaged or not a tokenizer"),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "BAAAAP8="}, "is damaged or not a tokenizer"),
     ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "BAAAAP///39hYgA="}, "cannot split a plain text"),
 ])  # fmt: skip
 def test_a_tokenizer_that_regard_cannot_use_is_named(copy, part, value, said):
@@ -308,7 +327,41 @@ def test_a_tokenizer_that_draws_its_pieces_is_refused(copy):
     assert "dropout" in refused(copy)
 
 
-@pytest.mark.parametrize("template", [["a"], 3, "x" * (1 << 19), {"a": "b"}])
+def test_a_decoder_of_a_stranger_is_never_run(copy):
+    change(copy, "tokenizer.json", decoder={"type": "Sequence", "decoders": [LEVEL, *[DOUBLED] * 60]})
+    run = regard.import_model(copy, run=copy.parent / "run")
+    assert run.tokenizer.decode(run.tokenizer.encode("all is well")) == "all is well"
+
+
+def test_a_boundary_whose_name_the_library_reads_otherwise_is_refused(copy):
+    tokenizer = (copy / "tokenizer.json").read_text().replace("</s>", "a:b")
+    (copy / "tokenizer.json").write_text(tokenizer)
+    assert "has the boundary token 'a:b'" in refused(copy)
+
+
+def test_merges_after_a_line_with_their_version_are_never_a_crash(copy):
+    """The library leaves such a line out."""
+    model = json.loads((copy / "tokenizer.json").read_text())["model"]
+    merges = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
+    change(copy, "tokenizer.json", model=model | {"merges": merges}, pre_tokenizer=LEVEL | {"use_regex": True})
+    change(copy, bos_token_id=2)
+    assert regard.import_model(copy, run=copy.parent / "run").tokenizer.encode("a")
+
+
+@pytest.mark.parametrize("name", ["../x.safetensors", "/x.safetensors", "x/y.safetensors", "x" * 999 + ".safetensors"])
+def test_an_index_names_files_of_its_folder_alone(copy, name):
+    (copy / "model.safetensors").rename(copy / "x.safetensors")
+    (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    assert "which is not a safetensors file of this folder" in refused(copy)
+
+
+def test_a_template_that_no_file_can_hold_leaves_nothing_behind(copy):
+    (copy / "chat_template.jinja").unlink(missing_ok=True)
+    change(copy, "tokenizer_config.json", chat_template="\ud800")
+    assert "unpaired surrogate" in refused(copy)
+
+
+@pytest.mark.parametrize("template", [["a"], [{"name": ["a"], "template": "b"}], 3, "x" * (1 << 19), {"a": "b"}])
 def test_a_chat_template_is_a_text_of_bounded_size(copy, template):
     (copy / "chat_template.jinja").unlink(missing_ok=True)
     change(copy, "tokenizer_config.json", chat_template=template)

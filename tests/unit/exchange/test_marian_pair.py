@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ import torch
 import regard
 from regard.base.errors import RegardError
 from regard.exchange.formats import export, import_file
+from regard.exchange.marian_tokenizers import _side
+from regard.exchange.sentencepiece_file import read_pieces
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
 transformers = pytest.importorskip("transformers", reason="whose folders these are")
@@ -191,3 +194,13 @@ def test_what_does_not_fit_is_one_sentence(tmp_path):
     assert "target.spm is not a SentencePiece model" in refused(tmp_path / "m")
     (tmp_path / "m/target.spm").unlink()
     assert "--tokenizer" in refused(tmp_path / "m")
+
+
+def test_a_large_vocabulary_is_sorted_into_sides_in_a_moment(tmp_path):
+    save(tmp_path / "m")
+    ids = json.loads((tmp_path / "m/vocab.json").read_text())
+    ids |= {f"piece{number}": number for number in range(len(ids), 60_000)}
+    began = time.process_time()
+    side = _side(read_pieces(tmp_path / "m/target.spm"), ids, others=ids)
+    assert time.process_time() - began < 15  # not the square of it
+    assert side.tokenizer.vocabulary > 59_000

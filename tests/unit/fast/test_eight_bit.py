@@ -74,3 +74,15 @@ def test_another_system_and_another_precision_are_refused():
         use_eight_bits(made("lstm"))
     with pytest.raises(RegardError, match="precision must be one of"):
         set_precision(made("gpt"), "int4")
+
+
+@pytest.mark.parametrize("error", [AttributeError, NotImplementedError, RuntimeError])
+def test_a_pytorch_without_the_product_is_one_sentence(monkeypatch, error):
+    def product(*_):
+        raise error("not here")
+
+    monkeypatch.setattr(torch, "_weight_int8pack_mm", product)
+    with pytest.raises(
+        RegardError, match=r"needs a matrix product of 8-bit weights, .* use --precision bf16 or fp32\.$"
+    ):
+        set_precision(made("gpt"), "int8")

@@ -94,6 +94,13 @@ def use_eight_bits(model: Model) -> None:
         )
     if any(weight.device.type != "cpu" for weight in model.parameters()):
         raise RegardError("--precision int8 runs on a CPU: add --device cpu, or use --precision bf16.")
+    try:
+        EightBit.of(torch.ones(MULTIPLE, MULTIPLE)).times(torch.ones(1, MULTIPLE))
+    except (AttributeError, NotImplementedError, RuntimeError):
+        raise RegardError(
+            f"--precision int8 needs a matrix product of 8-bit weights, which this PyTorch ({torch.__version__}) does "
+            "not have on this machine: use --precision bf16 or fp32."
+        ) from None
     assert isinstance(model, Stack)
     tied = [model.embedding.table] if model.output.weight is None else []
     owners = [part for part in model.modules() if isinstance(part, nn.Linear) or part is model.output or part in tied]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from typing import Literal
+import math
+from typing import Any, Literal
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
@@ -35,6 +37,57 @@ def _byte_symbols() -> list[str]:
 
 BYTE_SYMBOLS = _byte_symbols()
 BYTE_OF_SYMBOL = {symbol: byte for byte, symbol in enumerate(BYTE_SYMBOLS)}
+
+
+# Bounds of a tokenizer.json: beyond them the library aborts the process, or fills the memory.
+MAX_ID = 1 << 24  # it makes room for every id up to the highest
+MAX_AFFIX = 100  # characters put before or after a token
+MAX_GROWTH = 1 << 12  # times as long as it was that a text may become
+
+
+def parse(content: str) -> Engine:
+    """The engine of a tokenizer.json, which may come from a stranger; ValueError or another Exception if it cannot be
+    used. The library panics over some, which Python does not count as an Exception."""
+    there = json.loads(content)
+    model = there["model"]
+    ids = model["vocab"].values() if isinstance(model["vocab"], dict) else ()
+    affixes = [model.get(name) or "" for name in ("continuing_subword_prefix", "end_of_word_suffix")]
+    growth = _growth([there.get("normalizer"), there.get("pre_tokenizer")])  # the decoder is never run
+    if max(ids, default=0) > MAX_ID or max(map(len, affixes)) > MAX_AFFIX or growth > MAX_GROWTH:
+        raise ValueError
+    try:
+        return Engine.from_str(json.dumps(there))  # of a name that occurs twice, what was checked
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException:
+        raise ValueError from None
+
+
+def _growth(part: Any) -> float:
+    """How many times as long a text may become in these steps of a tokenizer, at most."""
+    if isinstance(part, list):
+        return math.prod(map(_growth, part))
+    if not isinstance(part, dict):
+        return 1
+    match part.get("type"):
+        case "Replace":
+            found = part["pattern"].get("String")
+            return max(1, len(part["content"]) / len(found)) if found else 1 + len(part["content"])
+        case "Prepend":
+            return 1 + len(part["prepend"])
+        case "Precompiled":
+            return charsmap_growth(base64.b64decode(part["precompiled_charsmap"] or ""))
+        case "ByteLevel" | "Metaspace":
+            return 2
+    return _growth([inside for inside in part.values() if isinstance(inside, list)])
+
+
+def charsmap_growth(table: bytes) -> int:
+    """The same of SentencePiece's table of characters: the size of a tree, the tree, and the texts that it leads to."""
+    size = int.from_bytes(table[:4], "little")
+    if size > len(table) - 4:
+        raise ValueError
+    return max(1, *map(len, table[4 + size :].split(b"\0")))
 
 
 def recognise(engine: Engine) -> tuple[Kind, Normalise, bool]:

@@ -33,6 +33,8 @@ MAX_PATTERN = 2000  # characters of a regular expression
 PROBES = ("Hello world, 12345!", "  naïve\tcafé ﬁ ", "日本語 и ещё ☃", "\n", "")
 UNCUT = "The imported tokenizer cannot split this text: its tokenizer.json is damaged."
 MAX_UNNAMED = 4096  # rows of a model's table without a token
+MAX_TOKEN = 4096  # characters of a token
+MAX_ADDED = 1 << 17  # tokens that are found as a whole, before a text is cut
 
 
 @contextmanager
@@ -167,22 +169,33 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
             "draws its pieces at random (dropout), so the same text could be tokenized in several ways; set its "
             "dropout to null"
         )
+    if there["model"].get("continuing_subword_prefix") or there["model"].get("end_of_word_suffix"):
+        raise RegardError("marks where words begin or end, which Regard's decoder does not read")
+    if len(there["added_tokens"]) > MAX_ADDED:
+        raise RegardError(f"has more than {MAX_ADDED} added tokens, more than Regard supports")
     if any(len(pattern) > MAX_PATTERN for pattern in _patterns(there)):
         raise RegardError(f"splits text by a regular expression of more than {MAX_PATTERN} characters")
     size = engine.get_vocab_size()
     if not size <= vocabulary <= size + MAX_UNNAMED:
-        raise RegardError(f"has {size} tokens, but the model {vocabulary}: they do not belong together")
+        raise RegardError(f"has {size} tokens, but the model {vocabulary!s:.20}: they do not belong together")
     if not (0 <= begin < size and 0 <= eos < size):
-        raise RegardError(f"has {size} tokens, but the boundaries {begin} and {eos} are not among them")
+        raise RegardError(f"has {size} tokens, but the boundaries {begin!s:.20} and {eos!s:.20} are not among them")
+    names = engine.get_vocab()
+    if sorted(names.values()) != list(range(size)):
+        raise RegardError("has ids with gaps")
+    if max(map(len, names)) > MAX_TOKEN:
+        raise RegardError(f"has a token of more than {MAX_TOKEN} characters")
     engine.add_special_tokens([AddedToken(f"<unused {n}>", special=True) for n in range(size, vocabulary)])
     first, last = engine.id_to_token(begin), engine.id_to_token(eos)
-    for name in dict.fromkeys((first, last)):
+    for name in dict.fromkeys(map(str, (first, last))):
+        if name.startswith("$") or ":" in name:  # which mean something else in the template below
+            raise RegardError(f"has the boundary token {name!r:.40}, whose name the library cannot use")
         engine.add_special_tokens([AddedToken(name, special=True, normalized=False)])
     engine.no_truncation()
     engine.no_padding()
     with panics_as("cannot split a plain text: it is damaged"):
         for text in PROBES:
-            engine.decode(engine.encode(text, add_special_tokens=False).ids)
+            engine.encode(text, add_special_tokens=False)
     ids = {first: begin, last: eos}
     engine.post_processor = processors.TemplateProcessing(
         single=[first, "$A", last], pair=[first, "$A", last, "$B", last], special_tokens=list(ids.items())

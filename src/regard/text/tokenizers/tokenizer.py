@@ -38,6 +38,7 @@ from regard.text.tokenizers.engine import (
     Kind,
     Normalise,
     check_parts,
+    parse,
     recognise,
     word_level,
 )
@@ -104,7 +105,7 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         content = read_whole(Path(path), MAX_FILE_BYTES)
         try:
-            engine = Engine.from_str(content.decode())
+            engine = parse(content.decode())
             if (imported := _imported(engine)) is not None:
                 return imported
             check_parts(engine)

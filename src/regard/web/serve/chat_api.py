@@ -32,7 +32,8 @@ class Chats:
                 return read, *worker.run.reply_ends()
 
         try:
-            tokens, ends, closing = await asyncio.to_thread(encode)
+            async with served.templating:
+                tokens, ends, closing = await asyncio.to_thread(encode)
         except RegardError as error:
             raise BadRequest(str(error), "messages") from None
         room = max(longest_of(worker.run) - len(tokens), 1)

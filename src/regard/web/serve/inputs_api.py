@@ -17,8 +17,8 @@ import numpy as np
 from regard.base.errors import RegardError
 from regard.base.fields import shown
 from regard.web.serve.requests import BadRequest, ClassifyRequest, EmbeddingRequest
-from regard.web.serve.served_models import Full, Served, ServedModels
-from regard.web.serve.workers import ClassificationWorker
+from regard.web.serve.served_models import Full, Served, ServedModels, longest_of
+from regard.web.serve.workers import ClassificationWorker, LanguageWorker
 
 AT_ONCE = 16  # texts
 
@@ -32,6 +32,12 @@ class Inputs:
     async def embed(self, asked: EmbeddingRequest) -> dict[str, Any]:
         served = self._find(asked.model, list(self.models.by_name))
         run = served.worker.run
+        tokenizer = getattr(run, "source_tokenizer", run.tokenizer)
+        with served.lock:
+            lengths = [len(tokenizer.encode(text)) for text in asked.texts]
+        if isinstance(served.worker, LanguageWorker) and max(lengths) >= (most := longest_of(served.worker.run)):
+            number, count = lengths.index(max(lengths)) + 1, max(lengths) + 1
+            raise BadRequest(f"Text {number} has {count} tokens, but the model reads {most}: cut it.", "input")
         found = await self._each(served, asked.texts, lambda some: run.embed(some, layer=asked.layer, pool=asked.pool))
         vectors = np.concatenate(found).astype("<f4")
         is_binary = asked.encoding_format == "base64"
@@ -40,10 +46,7 @@ class Inputs:
              "embedding": base64.b64encode(row.tobytes()).decode() if is_binary else row.tolist()}
             for number, row in enumerate(vectors)
         ]  # fmt: skip
-        tokenizer = getattr(run, "source_tokenizer", run.tokenizer)
-        with served.lock:
-            count = sum(len(tokenizer.encode(text)) for text in asked.texts)
-        usage = {"prompt_tokens": count, "total_tokens": count}
+        usage = {"prompt_tokens": sum(lengths), "total_tokens": sum(lengths)}
         return {"object": "list", "model": served.name, "data": data, "usage": usage}
 
     async def classify(self, asked: ClassifyRequest) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Served:
     def __init__(self, name: str, run: LanguageRun | TranslationRun, places: int) -> None:
         self.name, self.places, self.inside = name, places, 0
         self.lock = threading.Lock()
+        self.templating = asyncio.Lock()  # a slow template keeps one thread busy, and the others for other models
         self.use(run)
 
     def use(self, run: LanguageRun | TranslationRun) -> None:

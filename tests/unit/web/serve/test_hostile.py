@@ -1,12 +1,19 @@
 """What strangers may send: every answer is a 4xx with one sentence, and the server goes on."""
 
 import json
+import shutil
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+
+import regard
+from regard.text import chat_template
 
 GOOD = {"model": "writer", "prompt": "The", "max_tokens": 1}
 
@@ -139,3 +146,34 @@ def test_a_token_is_asked_for_everywhere_but_where_nothing_is_told(runs, served)
         shown = {"authorization": f"Bearer {token}"}
         assert httpx.post(f"{address}v1/completions", json=GOOD, headers=shown).status_code == 200
         assert httpx.get(f"{address}health").status_code == 200
+
+
+def test_a_text_to_embed_is_as_short_as_one_to_continue(served, runs, tmp_path):
+    """A recurrent model would read any length, and everyone else would wait."""
+    settings = {"training": {"steps": 1, "threads": 1, "device": "cpu"}, "data": {"tokenizer": "byte"}}
+    regard.train("rnn", data=runs["writer"].parent / "text", run=tmp_path / "rnn", size="tiny", settings=settings)
+    with served(tmp_path / "rnn") as (address, _):
+        long, short = ({"model": "rnn", "input": ["a", "a" * length]} for length in (4096, 4095))
+        assert httpx.post(f"{address}v1/embeddings", json=short).json()["usage"]["prompt_tokens"] == 4096
+        answer = httpx.post(f"{address}v1/embeddings", json=long)
+        assert answer.status_code == 400
+        assert sentence(answer) == "Text 2 has 4097 tokens, but the model reads 4096: cut it."
+
+
+def test_a_slow_chat_template_makes_only_its_own_model_slow(served, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
+    shutil.copytree(runs["writer"], tmp_path / "slow")
+    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    (tmp_path / "slow" / "chat_template.jinja").write_text(endless)
+    asked = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+    with served(tmp_path / "slow", runs["writer"]) as (address, _), ThreadPoolExecutor(16) as clients:
+        post = partial(httpx.post, f"{address}v1/chat/completions")
+        slow = [clients.submit(post, json={**asked, "model": "slow"}) for _ in range(16)]
+        while not any(one.done() for one in slow):
+            time.sleep(0.01)
+        assert post(json={**asked, "model": "writer"}).status_code == 200
+        assert sum(one.done() for one in slow) < 6  # it waited for none of them
+        assert {one.result().status_code for one in slow} == {400}
+        assert {sentence(one.result()).partition(": ")[0] for one in slow} == {
+            "The chat template cannot write this dialogue"
+        }

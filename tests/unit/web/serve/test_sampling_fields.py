@@ -82,12 +82,14 @@ def test_constrained_texts_end_with_the_constraint(client, runs):
     "asked",
     [
         {"regex": "a("}, {"regex": "(a{1000}){1000}"}, {"json": {"type": "nothing"}}, {"json": {"$ref": "http://a/b"}},
-        {"json": {"anyOf": [{"type": "string"}] * 5000}},
+        {"json": {"anyOf": [{"type": "string"}] * 5000}}, {"json": {"const": float("nan")}},
+        {"json": json.loads('{"items": ' * 400 + "{}" + "}" * 400)},
+        {"json": json.loads('{"a": ' * 200 + "1" + "}" * 200)},
     ],
 )  # fmt: skip
 def test_a_hostile_constraint_costs_one_sentence(address, asked):
     pytest.importorskip("llguidance", reason="constraints need llguidance")
-    answer = httpx.post(f"{address}v1/completions", json={**ASKED, "structured_outputs": asked})
+    answer = httpx.post(f"{address}v1/completions", content=json.dumps({**ASKED, "structured_outputs": asked}))
     assert answer.status_code == 400
     assert "\n" not in answer.json()["error"]["message"]
     assert httpx.get(f"{address}health").json() == {"status": "ok"}
