@@ -201,6 +201,36 @@ def test_arpa(place):
     repeated(campaign)
 
 
+def test_imports(place):
+    """Models of strangers: a Hugging Face folder and a GGUF file."""
+    gguf = pytest.importorskip("gguf", reason="which reads GGUF files")
+    words = [*TINY, "--data.tokenizer", "bpe", "--model.heads", "2"]
+    assert run(place, "train", "llama", "--data", "my.txt", "--run", "llama", *words).code == 0
+    for name in ("huggingface", "gguf"):
+        assert run(place, "export", "llama", f"llama.{name}", "--to", name).code == 0
+    whole = (place / "llama.gguf").read_bytes()
+    header = gguf.GGUFReader(place / "llama.gguf").data_offset
+    trees = {name: json.loads((place / "llama.huggingface" / name).read_text()) for name in TREES}
+
+    @MODEST
+    @given(st.data())
+    def campaign(data):
+        shutil.rmtree(place / "imported", ignore_errors=True)
+        if data.draw(st.booleans()):
+            (place / "x.gguf").write_bytes(data.draw(damaged(whole[:header])) + whole[header:])
+            judged("gguf", place, "import", "x.gguf", "--run", "imported")
+            return
+        name = data.draw(st.sampled_from(TREES))
+        shutil.rmtree(place / "copy", ignore_errors=True)
+        shutil.copytree(place / "llama.huggingface", place / "copy")
+        (place / "copy" / name).write_text(json.dumps(data.draw(changed_tree(trees[name]))))
+        if judged(name, place, "import", "copy", "--run", "imported").code == 0:
+            judged(name, place, "score", "imported", stdin=b"the cat sees a 3\n")
+
+    repeated(campaign)
+
+
+TREES = ["config.json", "tokenizer.json", "tokenizer_config.json"]
 SETTINGS = ["model.width", "model.layers", "model.dropout", "training.steps", "training.learning_rate", "training.clip",
             "training.batch_tokens", "training.precision", "data.tokenizer", "data.vocabulary", "data.corpus",
             "training.schedule", "training.budget", "model.x", "x", "size", "system"]  # fmt: skip
