@@ -34,7 +34,6 @@ from regard.layers.attention import CrossAttention, MultiHeadSelfAttention
 from regard.layers.blocks import FeedForward
 from regard.layers.embedding import Embedding
 from regard.runs.load import AnyRun
-from regard.runs.run import PairRun
 from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.task import task_of
 from regard.runs.tasks.translation.run import TranslationRun
@@ -52,7 +51,7 @@ ROWS = 1024  # of the table of positions at least, where the model has no limit
 def write(run: AnyRun, out: Path, quantization: str = "float32") -> None:
     """The folder that `ctranslate2.Translator` or `ctranslate2.Generator` opens, with the tokenizers and a page."""
     save(run, out, quantization)
-    Tokenizers(run.tokenizer, run.source_tokenizer if isinstance(run, PairRun) else None).save(out)
+    Tokenizers(run.tokenizer, run.source_tokenizer).save(out)
     write_text(out / "README.md", readme(run))
 
 
@@ -242,7 +241,7 @@ print(tokenizer.decode(found.sequences_ids[0]))
 
 def example(run: AnyRun) -> str:
     unknown = "" if run.tokenizer.unk is None else ", disable_unk=True"
-    if not isinstance(run, PairRun):
+    if run.source_tokenizer is None:
         return WRITE.format(unknown=unknown)
     same = run.source_tokenizer is run.tokenizer
     return TRANSLATE.format(source="tokenizer.json" if same else "tokenizer.source.json", unknown=unknown)

@@ -46,7 +46,6 @@ from regard.layers.parts import note
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
 from regard.runs.load import AnyRun
-from regard.runs.run import PairRun
 from regard.runs.store.folder import Tokenizers, build_model
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
@@ -234,8 +233,7 @@ def named_sizes(model: Model) -> dict[str, Any]:
 
 def plain(run: AnyRun) -> Model:
     """The run's model in its reference implementation, without faster methods."""
-    source = run.source_tokenizer if isinstance(run, PairRun) else None
-    model = build_model(run.recipe, Tokenizers(run.tokenizer, source), drawn=False)
+    model = build_model(run.recipe, Tokenizers(run.tokenizer, run.source_tokenizer), drawn=False)
     model.load_state_dict(run.model.state_dict())
     return model.float().eval().requires_grad_(False)
 
@@ -255,8 +253,7 @@ def write(run: AnyRun, out: Path) -> None:
     with open(out / WEIGHTS, "xb") as file:
         shared = SharedWeights(file)
         graphs = {name: save_graph(graph, out / f"{name}.onnx", shared) for name, graph in _graphs(model)}
-    source = run.source_tokenizer if isinstance(run, PairRun) else None
-    Tokenizers(run.tokenizer, source).save(out)
+    Tokenizers(run.tokenizer, run.source_tokenizer).save(out)
     facts = {
         "system": run.recipe.system,
         "eos": run.tokenizer.eos,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from regard.base.numbers import with_article
 from regard.runs.load import AnyRun
-from regard.runs.run import PairRun
 from regard.systems.classifier import Classifier
 
 OPEN = """\
@@ -65,7 +64,7 @@ print(tokenizer.decode(written))
 
 def example(run: AnyRun) -> str:
     """The program: a translation, a label, or the rest of a line, always by the most probable token."""
-    if not isinstance(run, PairRun):
+    if run.source_tokenizer is None:
         return OPEN.replace("{source_tokenizer}\n", "") + BEGIN + WRITE
     same = run.source_tokenizer is run.tokenizer
     own = "source_tokenizer = " + ("tokenizer" if same else 'Tokenizer.from_file("tokenizer.source.json")')

@@ -34,11 +34,11 @@ from regard.report.tight import tight_style, used_rules
 from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
-from regard.runs.run import PairRun
 from regard.runs.run_report import MEASURES, effort, finding
 from regard.runs.store.facts import read_facts
 from regard.runs.store.gallery import is_shipped
 from regard.runs.store.history import read_metrics
+from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
@@ -92,7 +92,7 @@ def _embedded(run: AnyRun, page: str) -> str:
 
 def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
     """Everything that the worker needs but the numbers, which are added to `block`."""
-    model, task = run.model, _task(run)
+    model, task = run.model, task_of(run).name
     about = {
         "system": str(run.recipe.system).rpartition(":")[2],
         "name": run.folder.resolve().name,
@@ -103,7 +103,7 @@ def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
         **_lens(model),
     }
     made: dict[str, Any] = {"about": about, "tokenizer": _tokenizer(run.tokenizer)}
-    if isinstance(run, PairRun):
+    if run.source_tokenizer is not None:
         about["longest"] = run.recipe.data.longest + 1
         if run.source_tokenizer is not run.tokenizer:
             made["source"] = _tokenizer(run.source_tokenizer)
@@ -157,7 +157,7 @@ def _network(run: AnyRun, block: PageWeights) -> tuple[dict[str, Any], list[dict
         parts += [{"graph": name, **part} for part in map(_part, described[name]["outputs"]) if part]
     parts.sort(key=lambda part: (part["kind"] in ("hidden", "gates"), *_order(part)))
     network: dict[str, Any] = {"graphs": described, "context": model.context}
-    if not isinstance(run, PairRun):
+    if run.source_tokenizer is None:
         first = Example(sources=1, past=0).state(model)
         if any(bool(leaf.any()) for leaf in first.values()):
             raise RegardError("--to page starts every text from zeros, but this model starts differently.")
@@ -259,12 +259,6 @@ def _told(run: AnyRun, facts: dict[str, Any], form: str, license: str, scored: b
     }
 
 
-def _task(run: AnyRun) -> str:
-    if isinstance(run, PairRun):
-        return "classification" if isinstance(run.model, Classifier) else "translation"
-    return "language model"
-
-
 def _system(run: AnyRun) -> str:
     """The name of the system, with its title and paper unless it is a user's own."""
     name = str(run.recipe.system)
@@ -309,7 +303,7 @@ def check(run: AnyRun, out: Path, **options: str) -> Parity:
             (held,) = re.findall("srcdoc='([^']*)'", out.read_text(encoding="utf-8"))
             inside.write_text(unescape(held), encoding="utf-8")
             return check(run, inside)
-    sources = token_rows(run, 3, 12, source=True) if isinstance(run, PairRun) else [None] * 3
+    sources = token_rows(run, 3, 12, source=True) if task_of(run).has_source else [None] * 3
     largest, same = 0.0, 0
     with Chromium.start() as browser:
         page = browser.open_file(out)
@@ -340,17 +334,19 @@ def log_probabilities(run: AnyRun, ids: list[int], source: list[int] | None) -> 
 
 def answer(run: Any, line: str) -> str:
     """A label, a greedy translation, or a line begun with its first words and continued greedily."""
-    if isinstance(run.model, Classifier):
+    task = task_of(run).name
+    if task == "classification":
         return str(run.classify(line))
-    if isinstance(run, PairRun):
-        return str(run.translate(line, beam=1))  # type: ignore[attr-defined]
+    if task == "translation":
+        return str(run.translate(line, beam=1))
     return str(run.generate(_beginning(line), max_tokens=24, temperature=0.0))
 
 
 def page_answer(run: Any, line: str, ask: Any) -> str:
-    if isinstance(run.model, Classifier):
+    task = task_of(run).name
+    if task == "classification":
         return str(ask("trace", text=line)["facts"]["top"][0][0]["token"])
-    if isinstance(run, PairRun):
+    if task == "translation":
         return str(ask("translated", text=line, beam=1)["text"])
     return str(ask("write", text=_beginning(line), tokens=24, temperature=0)["text"])
 

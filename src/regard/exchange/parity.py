@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from regard.base.errors import RegardError
 from regard.runs.load import AnyRun
-from regard.runs.run import PairRun
-from regard.text.pairs import Pairs
+from regard.runs.tasks.task import task_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Parity:
 
 def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = False) -> list[list[int]]:
     """Rows of token ids to compare on: drawn from the vocabulary with a fixed seed, each within the model's reach."""
-    tokenizer = run.source_tokenizer if source and isinstance(run, PairRun) else run.tokenizer
+    tokenizer = (run.source_tokenizer if source else None) or run.tokenizer
     first = len(tokenizer.specials)
     if tokenizer.vocabulary <= first:
         raise RegardError("The vocabulary contains only special symbols, so there is nothing to compare.")
@@ -37,9 +37,9 @@ def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = F
 def texts(run: AnyRun, count: int = 8) -> list[str]:
     """Lines to compare on: those of the run's own test or validation split, else made of its tokens."""
     try:
-        splits = run.corpus().splits
+        splits: Any = run.corpus().splits
         held_out = splits["test" if "test" in splits else "valid"]
-        lines = iter(held_out.sources if isinstance(held_out, Pairs) else held_out)
+        lines = iter(held_out.sources if task_of(run).has_source else held_out)
         chosen = [line for line, _ in zip(lines, range(count))]
     except RegardError:  # the data are elsewhere
         chosen = []
@@ -52,5 +52,4 @@ def without_parts(text: str) -> str:
 
 
 def _spelt(run: AnyRun, row: Sequence[int]) -> str:
-    tokenizer = run.source_tokenizer if isinstance(run, PairRun) else run.tokenizer
-    return tokenizer.decode(row)
+    return (run.source_tokenizer or run.tokenizer).decode(row)

@@ -21,7 +21,6 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
-from regard.corpora.split import line_hash
 from regard.runs.recipe import Recipe, without_folders
 from regard.runs.store.facts import ANCESTORS, read_facts
 from regard.runs.store.folder import open_recipe
@@ -29,7 +28,6 @@ from regard.runs.tasks.task import task_of
 from regard.text.corpus import Corpus
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.readers.sources import TextLines
-from regard.text.split import normalize_for_comparison
 from regard.training.checkpoint import load_tensors, save_tensors
 
 LINES = "lines"
@@ -97,9 +95,9 @@ class Ancestors:
         if not self.runs:
             return []
         who = f"{self.runs[0]['run']}{' or its ancestors' * (len(self.runs) > 1)}"
-        found, what = [], "line" if isinstance(corpus, Corpus) else "pair"
+        found, what = [], corpus.splits["train"].unit
         for split, asked in corpus.splits.items():
-            counts = Counter(digests(asked)) if split != "train" else Counter()
+            counts = Counter(asked.hashes()) if split != "train" else Counter()
             if shared := sum(counts[number] for number in self.among(counts)):
                 share = f"{group_digits(shared)} of {pluralize(counts.total(), what)} of {split}"
                 percent = f"{100 * shared / counts.total():.1f} %"
@@ -127,22 +125,14 @@ def provenance(one: Mapping[str, Any]) -> str:
     return f"weights {one.get('weights')}, {'its text is unknown' if 'unknown' in one else text}"
 
 
-def digests(some: TextLines | Pairs) -> Iterator[int]:
-    """A digest of each line that is not blank; of each pair, up to case and punctuation."""
-    if isinstance(some, Pairs):
-        sides = zip(normalize_for_comparison(some.sources), normalize_for_comparison(some.targets))
-        return (line_hash(f"{source}\n{target}") for source, target in sides if source or target)
-    return (line_hash(line) for line in some if line.strip())
-
-
 def trained_on(folder: Path, recipe: Recipe) -> Iterator[int]:
-    """The digests of the lines or pairs that a run was trained on, if its text is unchanged."""
-    return digests(task_of(recipe).trained_on(folder, recipe))
+    """The hashes of the lines or pairs that a run was trained on, if its text is unchanged."""
+    return task_of(recipe).trained_on(folder, recipe).hashes()
 
 
 def seen_in_training(folder: Path, recipe: Recipe, asked: TextLines | Pairs) -> dict[str, Any]:
     """How much of a text a run and its ancestors were trained on: a sentence, and the share where it can be known."""
-    counts = Counter(digests(asked))
+    counts = Counter(asked.hashes())
     ancestors, own, unknown = Ancestors(), set[int](), []
     try:
         own = {number for number in trained_on(folder, recipe) if number in counts}
@@ -154,7 +144,7 @@ def seen_in_training(folder: Path, recipe: Recipe, asked: TextLines | Pairs) -> 
         unknown.append(str(error))
     before, total = ancestors.among(counts), counts.total()
     seen, earlier = (sum(counts[number] for number in some) for some in (own | before, before))
-    share, what = seen / max(total, 1), "pairs" if isinstance(asked, Pairs) else "lines"
+    share, what = seen / max(total, 1), f"{asked.unit}s"
     sentence = f"{group_digits(seen)} of {group_digits(total)} {what} ({100 * share:.1f} %) were trained on"
     if earlier:
         sentence += f", {group_digits(earlier)} of them by the runs that it started from"

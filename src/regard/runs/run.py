@@ -55,6 +55,7 @@ class Run:
     ) -> None:
         """`unseen`: byte pieces that the training text does not contain, and that are never written."""
         self.folder, self.recipe, self.tokenizer, self.model = folder, recipe, tokenizer, model
+        self.source_tokenizer: Tokenizer | None = None  # that of a run that reads a source
         self.unseen = tuple(unseen)
         self._engines: dict[Hashable, Any] = {}
         self.install: Install = install  # given to engines
@@ -169,6 +170,8 @@ class PairRun(Run):
         model: The model with its weights.
         unseen: Byte pieces that the training text does not contain; they are never written.
     """
+
+    source_tokenizer: Tokenizer
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise
@@ -58,6 +58,11 @@ class Corpus:
     header: str = "auto"  # whether the table has one: yes or no
     template: ChatTemplate | None = None  # that wrote its dialogues; None: running text
 
+    @property
+    def sides(self) -> dict[str, dict[str, Iterable[str]]]:
+        """The splits of its one side, under the name of that side."""
+        return {"text": dict(self.splits)}
+
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Sentences to print; computed on demand, because counting the overlap reads the whole text."""
@@ -97,13 +102,9 @@ class Overlap:
 
 
 def count_overlap(splits: Mapping[str, TextLines]) -> list[Overlap]:
-    held_out = {
-        name: Counter(line_hash(line) for line in lines if line.strip())
-        for name, lines in splits.items()
-        if name != "train"
-    }
+    held_out = {name: Counter(lines.hashes()) for name, lines in splits.items() if name != "train"}
     known = set().union(*held_out.values())
-    trained = {number for number in (line_hash(line) for line in splits["train"] if line.strip()) if number in known}
+    trained = {number for number in splits["train"].hashes() if number in known}
     return [
         Overlap(name, counts.total(), sum(counts[number] for number in counts.keys() & trained))
         for name, counts in held_out.items()

@@ -10,11 +10,12 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
+from typing import ClassVar
 
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
@@ -55,6 +56,7 @@ class Pairs:
     sources: Sequence[str] = field(repr=False)
     targets: Sequence[str] = field(repr=False)
     alignments: Sequence[Links] | None = field(default=None, repr=False)
+    unit: ClassVar[str] = "pair"
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.targets):
@@ -76,6 +78,11 @@ class Pairs:
     def characters(self) -> int:
         """Characters of both sides, one per line end included."""
         return sum(sum(map(len, side)) + len(side) for side in (self.sources, self.targets))
+
+    def hashes(self) -> Iterator[int]:
+        """A hash of each pair that is not blank, up to case and punctuation."""
+        sides = zip(normalize_for_comparison(self.sources), normalize_for_comparison(self.targets))
+        return (line_hash(f"{source}\n{target}") for source, target in sides if source or target)
 
     def checksum(self) -> str:
         return self._checksum
@@ -125,6 +132,15 @@ class PairCorpus:
         """Changes when a pair of a split changes."""
         parts = [f"{name}:{pairs.checksum()}" for name, pairs in sorted(self.splits.items())]
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+    @property
+    def sides(self) -> dict[str, dict[str, Iterable[str]]]:
+        """The splits of its sources and of its targets, under the names of the sides."""
+        source, target = (f" ({code})" if code else "" for code in (self.source, self.target))
+        return {
+            f"source{source}": {name: pairs.sources for name, pairs in self.splits.items()},
+            f"target{target}": {name: pairs.targets for name, pairs in self.splits.items()},
+        }
 
     def swapped(self) -> PairCorpus:
         splits = {name: pairs.swapped() for name, pairs in self.splits.items()}

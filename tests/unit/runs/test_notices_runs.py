@@ -16,7 +16,7 @@ from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.corpora.phrasebook import make_pairs
 from regard.runs import lists, resolve
-from regard.runs.ancestors import Ancestors, digests, provenance
+from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
 from regard.runs.recipe import compose
 from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
@@ -314,7 +314,7 @@ def test_validations_are_spread_over_a_budget_in_seconds(budget, many):
 
 def test_how_much_of_held_out_text_an_ancestor_was_trained_on(counted):
     corpus = open_corpus(counted.recipe.data.corpus)
-    test = list(digests(corpus.splits["test"]))
+    test = list(corpus.splits["test"].hashes())
     parent = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
     known = Ancestors((parent,), np.sort(np.array(test[:3], np.uint64)))
     (note,) = known.notes(corpus)
@@ -336,7 +336,7 @@ def test_how_much_of_held_out_text_an_ancestor_was_trained_on(counted):
 def test_lines_that_occur_twice_count_twice(tmp_path):
     (tmp_path / "twice.txt").write_text("".join(f"line {n // 2} of the text\n" for n in range(400)))
     corpus = open_corpus(str(tmp_path / "twice.txt"))
-    test = list(digests(corpus.splits["test"]))
+    test = list(corpus.splits["test"].hashes())
     assert len(test) == 2 * len(set(test)) > 2
     parent = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
     (note,) = Ancestors((parent,), np.array(test[:1], np.uint64)).notes(corpus)

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from regard.base.known_digests import known_digest
 from regard.base.numbers import group_digits, pluralize
 from regard.base.reading import PACKED, reading
-from regard.corpora.split import PARTS, HashSplit
+from regard.corpora.split import PARTS, HashSplit, line_hash
 from regard.text.readers.columns import text_column
 from regard.text.readers.encodings import UTF8, is_utf8
 from regard.text.readers.lines import encoding_of, read_head, read_lines, require_text_file
@@ -22,6 +23,8 @@ from regard.text.readers.tables import BINARY, TextTable, kind_of, open_table
 
 class TextLines(ABC):
     """Lines of text, without line ends, that can be read repeatedly."""
+
+    unit: ClassVar[str] = "line"
 
     @property
     def size(self) -> int | None:
@@ -34,6 +37,10 @@ class TextLines(ABC):
     @abstractmethod
     def checksum(self) -> str:
         """A digest that changes when a line changes."""
+
+    def hashes(self) -> Iterator[int]:
+        """A hash of each line that is not blank."""
+        return (line_hash(line) for line in self if line.strip())
 
 
 @dataclass(frozen=True)

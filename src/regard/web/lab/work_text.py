@@ -32,9 +32,9 @@ def statistics(folder: RunsFolder, asked: requests.AboutCorpus) -> dict[str, Any
     found = _opened(*_key(folder, asked))
     return {
         "name": found.name,
-        "pairs": isinstance(found, PairCorpus),
+        "pairs": len(found.sides) > 1,
         "notes": list(found.notes),
-        "sides": [{"label": label, **asdict(count_words(splits))} for label, splits in _sides(found).items()],
+        "sides": [{"label": label, **asdict(count_words(splits))} for label, splits in found.sides.items()],
     }
 
 
@@ -77,19 +77,9 @@ def _opened(name: str, changed: float) -> Corpus | PairCorpus:
     return open_pairs(name) if is_pairs(name) else open_corpus(name)
 
 
-def _sides(found: Corpus | PairCorpus) -> dict[str, dict[str, Iterable[str]]]:
-    if isinstance(found, Corpus):
-        return {"text": dict(found.splits)}
-    source, target = (f" ({code})" if code else "" for code in (found.source, found.target))
-    return {
-        f"source{source}": {name: pairs.sources for name, pairs in found.splits.items()},
-        f"target{target}": {name: pairs.targets for name, pairs in found.splits.items()},
-    }
-
-
 def _make(found: Corpus | PairCorpus, kind: str, vocabulary: int) -> tuple[Tokenizer, dict[str, Any]]:
     """A tokenizer of the training text, of both sides if it has two; tried on the validation text."""
-    splits = list(_sides(found).values())
+    splits = list(found.sides.values())
     if 0 < vocabulary < 300 and kind == "bpe":
         raise RegardError("A byte-pair vocabulary contains all 256 bytes: choose a size of at least 300.")
     training = (line for side in splits for line in _beginning(side["train"], MOST_TRAINING))

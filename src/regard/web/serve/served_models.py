@@ -188,7 +188,7 @@ class ServedModels:
             try:
                 # read beside the models' thread, and moved to their device in it
                 run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
-                if type(run) is not type(served.worker.run):
+                if task_of(run) is not task_of(served.worker.run):
                     raise RegardError(f"{self.folders[name]} now holds a model for another task: restart the server.")
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
                 served.use(run)
