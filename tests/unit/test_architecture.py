@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,14 @@ def test_only_one_door_leads_to_fast():
     for path in FILES:
         if package_of(path) != "fast" and path not in doors:
             assert not any(name.startswith("regard.fast") for name in imports(path)), path
+
+
+def test_runs_and_data_are_asked_and_not_told_apart_by_class():
+    """Other code asks a run, its data or its task. `load` checks the class that it was asked for."""
+    kinds = "(?:Pair|Language|Translation|Classification)?Run|(?:Text|Pair|Label)Data|(?:Pair)?Corpus|Pairs"
+    told = re.compile(rf"isinstance\((?:\w+, (?:{kinds})|run, kind)\)")
+    found = [path for path in FILES for _ in told.findall(path.read_text(encoding="utf-8"))]
+    assert len(found) <= 5, sorted(map(str, found))
 
 
 def test_one_public_class_name_has_one_meaning():

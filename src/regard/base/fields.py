@@ -45,6 +45,11 @@ class FieldError(RegardError):
         self.field = field
 
 
+def is_number(value: Any) -> bool:
+    """True for a finite number."""
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
 def whole_number(digits: str) -> int | None:
     """The number that 1 to 18 ASCII digits write; None for any other text."""
     return int(digits) if len(digits) <= DIGITS and digits.isascii() and digits.isdecimal() else None

@@ -12,14 +12,15 @@ There is no dropout. The limit counts operations only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.bench.contenders import BenchPlace, BenchRow, Contender, Cost
+from regard.bench.gpt2 import hugging_face_loss, vocabulary
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, full_windows
 from regard.layers.matrix_state import LinearAttention
 from regard.layers.scan import MinGRU
@@ -30,10 +31,6 @@ from regard.systems.model import Model
 from regard.training.objective import TensorBatch
 
 PACKAGES = {"transformers": "transformers", "flash-linear-attention": "fla"}  # that a peer's name speaks of
-
-
-def vocabulary(place: BenchPlace) -> int:
-    return place.of(50_304, 8192, 128)
 
 
 def recipe(system: str, place: BenchPlace, rows: int, window: int, **model: Any) -> Recipe:
@@ -131,12 +128,7 @@ def llama_rows(place: BenchPlace) -> list[BenchRow]:
                 attn_implementation="sdpa",
             )
         )
-
-        def loss(batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
-            logits = model(batch.tokens, use_cache=False).logits
-            return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten()), None
-
-        return PlainTraining(model, loss, batches, place)
+        return PlainTraining(model, partial(hugging_face_loss, model), batches, place)
 
     rows, window = place.of(64, 8, 2), place.of(1024, 128, 32)
     return [row("llama", place, rows, window, {"transformers Llama": hugging_face}, heads=heads, context=window)]

@@ -9,6 +9,7 @@ rows of the batch, and of its keys and values.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -115,6 +116,11 @@ def further_training_rows(place: BenchPlace) -> list[BenchRow]:
     ]
 
 
+def hugging_face_loss(model: Any, batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
+    logits = model(batch.tokens, use_cache=False).logits
+    return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten()), None
+
+
 def training_row(name: str, place: BenchPlace, sizes: Shape, rows: int) -> BenchRow:
     batches = full_windows(vocabulary(place), rows, sizes["context"])
     compiled = " compiled" if sizes == shape(place) else ", blocks compiled"
@@ -126,11 +132,7 @@ def training_row(name: str, place: BenchPlace, sizes: Shape, rows: int) -> Bench
     def hugging_face() -> PlainTraining:
         model = hugging_face_gpt(place, sizes, place.device)
 
-        def loss(batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
-            logits = model(batch.tokens, use_cache=False).logits
-            return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten()), None
-
-        return PlainTraining(model, loss, batches, place)
+        return PlainTraining(model, partial(hugging_face_loss, model), batches, place)
 
     def plain() -> PlainTraining:
         model = plain_gpt(place, sizes, place.device)

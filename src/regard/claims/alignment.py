@@ -60,7 +60,7 @@ def experiment(trial: Trial) -> Evidence:
     same = [n for n in range(HELD_OUT) if gold[n] == {(w, w) for w in range(len(sides[n][0]))}]
     twice = [(n, place) for n in range(len(held)) for place in repeated(sides[n][0], gold[n])]
     diagonal = [diagonal_links(len(source), len(target)) for source, target in sides]
-    table = translation_table([cut(pair.source) for pair in rest], [cut(pair.target) for pair in rest], empty=False)
+    table = translation_table([cut(pair.source) for pair in rest], [cut(pair.target) for pair in rest])
     counted = [near_diagonal(table, source, target) for source, target in sides]
 
     def error(links: Links, which: Sequence[int]) -> float:

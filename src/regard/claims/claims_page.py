@@ -59,9 +59,9 @@ table.verdicts a { color: inherit }
 """).substitute({name: variable(name) for name in LIGHT})
 
 
-def write_page(path: Path, results: Sequence[ClaimResult], title: str = TITLE) -> None:
+def write_page(path: Path, results: Sequence[ClaimResult]) -> None:
     """Writes one self-contained file."""
-    write_text(path, claims_page(results, title))
+    write_text(path, claims_page(results))
 
 
 def claims_page(results: Sequence[ClaimResult], title: str = TITLE) -> str:

@@ -5,6 +5,7 @@ Sentences for one task only are in `language_report.py` and `translation_report.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from regard.base.numbers import group_digits
@@ -13,7 +14,10 @@ from regard.comparison.comparison import Comparison
 from regard.comparison.curves import in_order, other_order
 from regard.comparison.differences import Difference, named
 from regard.comparison.power import needed_seeds
+from regard.report.page import table
 from regard.training.hyperparameters import GradientTraining
+
+Pair = tuple[str, str]
 
 
 def finding(comparison: Comparison) -> str:
@@ -60,6 +64,30 @@ def tied_with_best(comparison: Comparison) -> list[str]:
     """Systems whose difference from the best may be zero."""
     first = comparison.order[0]["label"]
     return [d.worse for d in comparison.differences if d.better == first and not d.beyond]
+
+
+def table_of_differences(comparison: Comparison, key: str, heading: str, written: Callable[[Difference], Pair]) -> str:
+    """The differences worth a row. `written`: a difference, in the column `key`, and its interval."""
+    rows = []
+    for d in comparison.telling:
+        by, inside = written(d)
+        rows.append(
+            {
+                "pair": f"{d.better} – {d.worse}",
+                key: by,
+                "interval": inside,
+                "verdict": verdict(comparison, d),
+                "p": f"{d.p_value:.2g}",
+            }
+        )
+    columns = {
+        "pair": "better – worse",
+        "verdict": "difference" if comparison.enough_seeds else "between these runs",
+        key: heading,
+        "interval": "95 % interval",
+        "p": "p (Holm)",
+    }
+    return table(rows, columns) if rows else ""
 
 
 def verdict(comparison: Comparison, difference: Difference) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.differences import Difference
-from regard.comparison.findings import intervals_of, largest_step, side_by_side, training, verdict
+from regard.comparison.findings import intervals_of, largest_step, side_by_side, table_of_differences, training
 from regard.evaluation.perplexity import Method
 from regard.report.figures import Mark
-from regard.report.page import heading, paragraph, sample, table
+from regard.report.page import heading, paragraph, sample
 from regard.report.svg import interval_chart
 from regard.report.table import significant
 
@@ -106,24 +106,12 @@ def paired() -> str:
 
 
 def differences(comparison: Comparison) -> str:
-    rows = [
-        {
-            "pair": f"{d.better} – {d.worse}",
-            "ratio": f"{math.exp(d.by):.4f}",
-            "interval": f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}",
-            "verdict": verdict(comparison, d),
-            "p": f"{d.p_value:.2g}",
-        }
-        for d in comparison.telling
-    ]
-    columns = {
-        "pair": "better – worse",
-        "verdict": "difference" if comparison.enough_seeds else "between these runs",
-        "ratio": "perplexity ratio",
-        "interval": "95 % interval",
-        "p": "p (Holm)",
-    }
-    return table(rows, columns) if rows else ""
+    return table_of_differences(
+        comparison,
+        "ratio",
+        "perplexity ratio",
+        lambda d: (f"{math.exp(d.by):.4f}", f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}"),
+    )
 
 
 def size_of(nats: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.differences import Difference
-from regard.comparison.findings import intervals_of, largest_step, side_by_side, training, verdict
+from regard.comparison.findings import intervals_of, largest_step, side_by_side, table_of_differences, training
 from regard.comparison.translation_task import read_test, words_of
 from regard.evaluation.scripts import count_words
 from regard.report.figures import Line, Mark
@@ -114,24 +114,9 @@ def paired() -> str:
 
 
 def differences(comparison: Comparison) -> str:
-    rows = [
-        {
-            "pair": f"{d.better} – {d.worse}",
-            "difference": f"{d.by:.2f}",
-            "interval": f"{_signed(d.low)} to {_signed(d.high)}",
-            "verdict": verdict(comparison, d),
-            "p": f"{d.p_value:.2g}",
-        }
-        for d in comparison.telling
-    ]
-    columns = {
-        "pair": "better – worse",
-        "verdict": "difference" if comparison.enough_seeds else "between these runs",
-        "difference": "BLEU points",
-        "interval": "95 % interval",
-        "p": "p (Holm)",
-    }
-    return table(rows, columns) if rows else ""
+    return table_of_differences(
+        comparison, "difference", "BLEU points", lambda d: (f"{d.by:.2f}", f"{_signed(d.low)} to {_signed(d.high)}")
+    )
 
 
 def size_of(points: float) -> str:

@@ -149,15 +149,13 @@ def explain_hypotheses(
     hypotheses: Iterable[Hypothesis | Sequence[int]],
     *,
     eos: int,
-    batch_tokens: int | None = None,
-    ahead: int = AHEAD,
 ) -> Iterator[Explanation]:
     """Reads each hypothesis with its source by the written equation, and yields their attention in order."""
     model.eval()
-    budget = batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)
+    budget = BATCH_TOKENS.get(model.device.type, 8192)
     written = (found.tokens if isinstance(found, Hypothesis) else list(found) for found in hypotheses)
     pairs = ((closed(source, eos), tokens) for source, tokens in zip(sources, written, strict=True))
-    while chunk := list(islice(pairs, max(ahead, 1))):
+    while chunk := list(islice(pairs, AHEAD)):
         found: dict[int, Explanation] = {}
         for batch in batches([len(source) + len(tokens) for source, tokens in chunk], budget):
             source, _ = pad([chunk[n][0] for n in batch], model.device)

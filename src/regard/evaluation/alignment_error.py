@@ -131,25 +131,17 @@ def diagonal_links(source: int, target: int) -> set[Link]:
     return {(int((word + 0.5) * source / target), word) for word in range(target)} if source else set()
 
 
-EMPTY = ""  # one more word of every source sentence
 Table = dict[tuple[str, str], float]  # P(f | e) by (e, f)
 
 
-def ibm1(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10) -> list[set[Link]]:
-    """Links by IBM model 1, fitted to these sentences; a target word that prefers the empty word gets no link."""
-    return likely_links(translation_table(sources, targets, iterations), sources, targets)
-
-
 def translation_table(
-    sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10, *, empty: bool = True
+    sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10
 ) -> Table:
     """IBM model 1: P(f | e) by expectation maximization, f target, e source.
 
-        c(f, e) = Σ over sentences, f and e in them   P(f | e) / Σ_e' P(f | e'),      P(f | e) = c(f, e) / Σ_f c(f, e)
-
-    `empty`: every sentence has one more source word, which a target word may come from.
+    c(f, e) = Σ over sentences, f and e in them   P(f | e) / Σ_e' P(f | e'),      P(f | e) = c(f, e) / Σ_f c(f, e)
     """
-    words, source_ids = _numbered([[EMPTY, *source] if empty else source for source in sources])
+    words, source_ids = _numbered(sources)
     kinds, target_ids = _numbered(targets)
     # one entry for each (target place, source word in its sentence): which place, and which word pair
     places, pairs, place = [], [], 0
@@ -169,22 +161,6 @@ def translation_table(
         count = np.bincount(entry_pair, weights=share)
         chance = count / np.bincount(source_of, weights=count)[source_of]
     return {(words[n // len(kinds)], kinds[n % len(kinds)]): float(p) for n, p in zip(pair.tolist(), chance)}
-
-
-def likely_links(table: Table, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[set[Link]]:
-    """Each target word linked to the source word it most probably comes from; to none if that is the empty one."""
-    links = []
-    for source, target in zip(sources, targets, strict=True):
-        chances = [[table.get((word, made), 0.0) for word in source] for made in target]
-        none = [table.get((EMPTY, made), -1.0) for made in target]
-        links.append(
-            {
-                (int(np.argmax(row)), place)
-                for place, (row, without) in enumerate(zip(chances, none))
-                if row and max(row) > without
-            }
-        )
-    return links
 
 
 def _numbered(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[np.ndarray]]:

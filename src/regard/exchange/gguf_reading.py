@@ -21,6 +21,7 @@ from gguf.quants import dequantize
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.fields import is_number
 from regard.base.reading import open_file
 from regard.exchange import hf_gpt2, hf_llama
 from regard.exchange.foreign_folder import Config, ForeignWeights
@@ -259,7 +260,7 @@ def _short(value: Any) -> Any:
 def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int) -> ImportedTokenizer:
     def numbers(name: str, default: float) -> list[Any]:
         found = values.get(f"tokenizer.ggml.{name}", [default] * len(tokens))
-        if not isinstance(found, list) or len(found) != len(tokens) or not all(map(_is_number, found)):
+        if not isinstance(found, list) or len(found) != len(tokens) or not all(map(is_number, found)):
             raise RegardError(f"{file}: tokenizer.ggml.{name} is not a list with one number per token.")
         return found
 
@@ -285,10 +286,6 @@ def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int)
         return import_engine(engine, begin=begin if type(begin) is int else ends, eos=ends, vocabulary=rows)
     except RegardError as error:
         raise RegardError(f"{file} {error}.") from None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _named(

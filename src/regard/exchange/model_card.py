@@ -9,13 +9,14 @@ import tomli_w
 
 import regard
 from regard.base.errors import RegardError
+from regard.base.fields import is_number
 from regard.base.numbers import group_digits
 from regard.report.progress import say
 from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
 from regard.runs.store.facts import read_facts
-from regard.runs.store.history import is_number, read_metrics
+from regard.runs.store.history import read_metrics
 from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find
 

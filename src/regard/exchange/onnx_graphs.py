@@ -81,19 +81,22 @@ def nested(flat: Mapping[str, Tensor]) -> State:
 # -- the calls -------------------------------------------------------------------------------------------------------
 
 
-class Begin(nn.Module):
-    def __init__(self, model: Translator) -> None:
-        super().__init__()
-        self.model = model
+class Call(nn.Module):
+    """A call of a model that becomes a graph."""
 
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model: Any = model
+
+
+class Begin(Call):
     def forward(self, source: Tensor, lengths: Tensor) -> dict[str, Tensor]:
         return leaves(self.model.begin(source, lengths))
 
 
-class Read(nn.Module):
+class Read(Call):
     def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         # Their parallel form is another program for each number of columns; in the graph they read column by column.
         self.by_columns = any(isinstance(part, MinGRU | LinearAttention) for part in model.modules())
 
@@ -119,11 +122,7 @@ class Read(nn.Module):
         return logits.transpose(0, 1), end
 
 
-class Classify(nn.Module):
-    def __init__(self, model: Classifier) -> None:
-        super().__init__()
-        self.model = model
-
+class Classify(Call):
     def forward(self, source: Tensor, lengths: Tensor) -> dict[str, Tensor]:
         return {"logits": self.model.predict(self.model.encode(source, lengths)["whole"])}
 
@@ -266,18 +265,29 @@ def write(run: AnyRun, out: Path) -> None:
 
 
 def _graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
-    example = Example(width=2 if isinstance(model, Translator) else 1)
-    source = dict(zip(("source", "lengths"), example.source()))
-    free = {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
     if isinstance(model, Classifier):
-        yield "model", trace(model, Classify(model), source, free)
+        yield "model", trace(model, Classify(model), *source_example())
         return
     if isinstance(model, Translator):
-        yield "begin", trace(model, Begin(model), source, free)
+        yield "begin", trace(model, Begin(model), *source_example())
+    yield "model", trace(model, Read(model), *tokens_example(model))
+
+
+Given = tuple[dict[str, Tensor], dict[str, dict[int, str]]]  # the inputs of a call, and their free axes
+
+
+def source_example() -> Given:
+    """The inputs of a call that reads a source."""
+    given = dict(zip(("source", "lengths"), Example().source()))
+    return given, {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
+
+
+def tokens_example(model: Model) -> Given:
+    """The inputs of a call that reads tokens after a state."""
+    example = Example(width=2 if isinstance(model, Translator) else 1)
     tokens = torch.zeros(example.rows, 4, dtype=torch.int64)
     given = {"tokens": tokens, "lengths": torch.full((example.rows,), 4), **example.state(model)}
-    free = {"tokens": {0: "rows", 1: "columns"}, "lengths": {0: "rows"}, **free_axes(model)}
-    yield "model", trace(model, Read(model), given, free)
+    return given, {"tokens": {0: "rows", 1: "columns"}, "lengths": {0: "rows"}, **free_axes(model)}
 
 
 def trace(

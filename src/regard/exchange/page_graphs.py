@@ -23,11 +23,11 @@ import onnx_ir as ir
 import torch
 from onnx.defs import OpSchema
 from onnxscript.values import Op, Opset
-from torch import Tensor, nn
+from torch import Tensor
 from torch._higher_order_ops.scan import scan
 
 from regard.exchange import onnx_graphs
-from regard.exchange.onnx_graphs import Example, Read, free_axes, leaves, nested
+from regard.exchange.onnx_graphs import Call, Read, leaves, nested, source_example, tokens_example
 from regard.insight.parts import Inside, look_inside, look_inside_encoder
 from regard.layers import attention
 from regard.layers.matrix_state import MIN_NORMALIZER, LinearAttention, remaining
@@ -85,23 +85,17 @@ class PartsInGraph:
 
 def graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
     """The graphs of a model by name."""
-    example = Example(width=2 if isinstance(model, Translator) else 1)
-    source = dict(zip(("source", "lengths"), example.source()))
-    free = {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
     with in_graph(), watched_by(PartsInGraph()):
         if isinstance(model, Classifier):
-            yield "begin", trace(model, Label(model), source, free)
+            yield "begin", trace(model, Label(model), *source_example())
             return
         if isinstance(model, Translator):
-            yield "begin", trace(model, ReadSource(model), source, free)
-        tokens = torch.zeros(example.rows, 4, dtype=torch.int64)
-        given = {"tokens": tokens, "lengths": torch.full((example.rows,), 4), **example.state(model)}
-        free = {"tokens": {0: "rows", 1: "columns"}, "lengths": {0: "rows"}, **free_axes(model)}
+            yield "begin", trace(model, ReadSource(model), *source_example())
+        given, free = tokens_example(model)
         yield "read", trace(model, ReadTokens(model), given, free)
+    state = {name: leaf for name, leaf in given.items() if name not in ("tokens", "lengths")}
     with torch.no_grad():
-        hidden = model.read(tokens, nested({name: given[name] for name in given if name not in ("tokens", "lengths")}))[
-            0
-        ]
+        hidden, _ = model.read(given["tokens"], nested(state))
     yield "predict", trace(model, Predict(model), {"hidden": hidden}, {"hidden": {0: "rows", 1: "columns"}})
 
 
@@ -128,31 +122,19 @@ class ReadTokens(Read):
         return {} if aligned is None else {"alignment": aligned.clone()}
 
 
-class Predict(nn.Module):
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
+class Predict(Call):
     def forward(self, hidden: Tensor) -> dict[str, Tensor]:
         return {"logits": self.model.predict(hidden)}
 
 
-class ReadSource(nn.Module):
-    def __init__(self, model: Translator) -> None:
-        super().__init__()
-        self.model = model
-
+class ReadSource(Call):
     def forward(self, source: Tensor, lengths: Tensor) -> dict[str, Tensor]:
         encoded, parts = self.model.explain_encode(source, lengths)
         state = leaves(self.model.begin_from(encoded, source, lengths))
         return state | named(look_inside_encoder(parts))
 
 
-class Label(nn.Module):
-    def __init__(self, model: Classifier) -> None:
-        super().__init__()
-        self.model = model
-
+class Label(Call):
     def forward(self, source: Tensor, lengths: Tensor) -> dict[str, Tensor]:
         encoded, parts = self.model.explain_encode(source, lengths)
         inside = look_inside_encoder(parts)

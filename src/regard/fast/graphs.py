@@ -45,10 +45,10 @@ class Recorder:
         return graph
 
 
-def recorded(work: Callable[[], Any], *, warm_up: int = 2, device: torch.device | None = None) -> torch.cuda.CUDAGraph:
-    """Captures the work in a graph with a memory pool of its own, after `warm_up` runs."""
-    recorder = Recorder(device or torch.device("cuda"))
-    for _ in range(warm_up):
+def recorded(work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
+    """Captures the work in a graph with a memory pool of its own, after two warm-up runs."""
+    recorder = Recorder(torch.device("cuda"))
+    for _ in range(2):
         recorder.warm_up(work)
     return recorder.record(work)
 

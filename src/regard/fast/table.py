@@ -204,8 +204,13 @@ def needs_cuda(device: torch.device) -> Why:
     return None if device.type == "cuda" else "it needs a CUDA device"
 
 
+@cache
+def has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
 def needs_triton(device: torch.device) -> Why:
-    return needs_cuda(device) or (None if find_spec("triton") else "it needs Triton")
+    return needs_cuda(device) or (None if has_triton() else "it needs Triton")
 
 
 def needs_hopper(device: torch.device) -> Why:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from regard.comparison import comparison_page as pages
-from regard.comparison import language_report, tuning_report
+from regard.comparison import findings, language_report, tuning_report
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import NEAR, Curve, OtherOrder, in_order, other_order
 from regard.comparison.differences import Difference
@@ -389,7 +389,7 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
 
 def test_the_table_of_differences_has_ratios_and_verdicts(compared, monkeypatch):
     found = []
-    monkeypatch.setattr(language_report, "table", lambda rows, columns: found.append((rows, columns)) or "table")
+    monkeypatch.setattr(findings, "table", lambda rows, columns: found.append((rows, columns)) or "table")
     far, near = Difference("a", "b", -0.5, -0.6, -0.4, 0.001), Difference("b", "c", -0.1, -0.3, 0.2, 0.25)
     assert language_report.differences(SimpleNamespace(telling=[far, near], enough_seeds=True)) == "table"
     ((rows, columns),) = found

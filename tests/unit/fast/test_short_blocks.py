@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from regard.fast.attention.residual import add_norm_reference
 from regard.fast.attention.short_attention import is_short
 from regard.fast.attention.short_blocks import are_known, are_short
 from regard.fast.training.half_products import Halves, JoinedProduct
@@ -60,13 +59,6 @@ def test_gradients_of_halves_come_in_the_weights_own_precision():
     assert found.dtype == torch.bfloat16
     found.float().sum().backward()
     assert each.weight.grad.dtype == each.bias.grad.dtype == torch.float32
-
-
-def test_the_end_of_a_part_as_it_is_written():
-    norm, x, part, bias = nn.LayerNorm(4), torch.randn(3, 4), torch.randn(3, 4), torch.randn(4)
-    total, normed = add_norm_reference(x, part, bias, norm, 0.0)
-    torch.testing.assert_close(total, x + part + bias)
-    torch.testing.assert_close(normed, norm(x + part + bias))
 
 
 def test_on_a_cpu_the_blocks_are_called_one_after_the_other():

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums, split_rows
@@ -50,13 +49,6 @@ def vectors_of(norm: Norm, bias: Tensor | None) -> tuple[Tensor, ...]:
     """The vectors whose gradients the backward kernel sums, in its order."""
     all_three = norm.weight, getattr(norm, "bias", None), bias
     return tuple(vector for vector in all_three if vector is not None)
-
-
-def add_norm_reference(
-    x: Tensor, part: Tensor, bias: Tensor, norm: nn.LayerNorm, dropout: float
-) -> tuple[Tensor, Tensor]:
-    total = x + F.dropout(part + bias, dropout)
-    return total, norm(total)
 
 
 class AddNorm(torch.autograd.Function):

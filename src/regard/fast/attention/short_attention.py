@@ -10,8 +10,6 @@ written packed, without a copy. The reference is `attention_reference`; the kern
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums
 from regard.fast.attention.causal_attention import precision
+from regard.fast.table import has_triton
 from regard.fast.training.gradient_buffer import Chunk, Slot
 
 MAX_WORDS = 64  # the most words of a side that fit on the chip
@@ -36,11 +35,6 @@ def is_short(x: Tensor, queries: int, keys: int, depth: int) -> bool:
         and depth in DEPTHS
         and has_triton()
     )
-
-
-@cache
-def has_triton() -> bool:
-    return find_spec("triton") is not None
 
 
 def attend_packed(

@@ -10,7 +10,6 @@ and why they are few: fast/kernels/decode.py.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.decoding.writer import DecodingStep
 from regard.fast.decoding.lean_step import is_usual
-from regard.fast.table import Row, Use, Why, needs_triton
+from regard.fast.table import Row, Use, Why, has_triton, needs_triton
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import PreNormBlock
 from regard.layers.embedding import Embedding, Output
@@ -58,7 +57,7 @@ def _placed(model: nn.Module) -> bool:
         return False
     ours = weights[0].is_cuda and torch.version.cuda is not None  # ROCm devices are called cuda, too
     ready = ours and torch.cuda.get_device_capability(weights[0].device) >= (8, 0)
-    return (ready or INTERPRETED) and find_spec("triton") is not None
+    return (ready or INTERPRETED) and has_triton()
 
 
 def power_of_two(number: int) -> int:

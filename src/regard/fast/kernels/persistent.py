@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ import torch
 from torch import Tensor
 
 from regard.fast.kernels.nvrtc import CompiledKernel
-from regard.fast.recurrence.padded_weights import ALIGNMENT, PaddedWeight, padded_weight
+from regard.fast.recurrence.padded_weights import ALIGNMENT, PaddedWeight, padded_weight, round_up
+from regard.fast.table import has_triton
 
 CELLS = {
     "LSTM": (0, 4),
@@ -46,10 +46,6 @@ FASTEST = {  # on an H200, forward and backward: groups, parts, members of a clu
     ("RNN_TANH", 20, 1500): ((4, 1, 1, 3, 4), (5, 1, 1, 2, 4)),
 }
 MORE_THAN_HALF = 116 * 1024  # bytes of a multiprocessor's shared memory, so that two blocks never share one
-
-
-def _up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
 
 
 @dataclass(frozen=True)
@@ -144,10 +140,10 @@ def _plans(
 ) -> Iterator[GridPlan]:
     cell, gates = CELLS[kind]
     rows //= groups * parts
-    aligned, across = _up(width, ALIGNMENT), ceil(rows / 8)
+    aligned, across = round_up(width, ALIGNMENT), ceil(rows / 8)
     units = ceil(aligned / clusters / members)
     matrix_rows = ceil(members * units * (1 if backward else gates) / 16)
-    part = _up(ceil((_up(gates * width, ALIGNMENT) if backward else aligned) / members), ALIGNMENT)
+    part = round_up(ceil((round_up(gates * width, ALIGNMENT) if backward else aligned) / members), ALIGNMENT)
     for down in range(1, min(matrix_rows, 16) + 1):
         for along in range(1, 16 // down + 1):
             tiles, blocks = ceil(matrix_rows / down), ceil(part / 32 / along)
@@ -262,7 +258,7 @@ class Persistent(torch.autograd.Function):
         x, into, matrix, hiddens, cells, gates = ctx.saved_tensors
         (steps, rows, _), width = x.shape, ctx.width
         plan = ctx.back
-        across = _up(plan.G * width, ALIGNMENT)
+        across = round_up(plan.G * width, ALIGNMENT)
         d_gates = _marked(steps, rows, across, x.device)
         if d_hiddens.stride(-1) != 1:
             d_hiddens = d_hiddens.contiguous()
@@ -343,14 +339,9 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return torch.mm(a, b, out_dtype=torch.float32)
 
 
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
-
-
 def _triton(tensor: Tensor) -> Any:
     """The kernels that write such tensors in one pass, if Triton is installed."""
-    if not tensor.is_cuda or not _has_triton():
+    if not tensor.is_cuda or not has_triton():
         return None
     from regard.fast.kernels import padded
 

@@ -34,7 +34,7 @@ class PaddedWeight:
     def copy(self, rows: int = 1) -> Tensor:
         """The padded copy; its number of rows is a multiple of `rows`. It stays at its address."""
         if self.half is None or len(self.half) % rows:
-            shape = _up(len(self.weight), rows), _up(self.weight.size(1), ALIGNMENT)
+            shape = round_up(len(self.weight), rows), round_up(self.weight.size(1), ALIGNMENT)
             self.half, self.version = self.weight.new_zeros(shape, dtype=torch.bfloat16), -1
         self.refresh()
         return self.half
@@ -75,7 +75,7 @@ class PaddedWeight:
         return gradient, one if factor is None else factor
 
 
-def _up(number: int, multiple: int) -> int:
+def round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 

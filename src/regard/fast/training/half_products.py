@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums, split_rows
 from regard.fast.attention.residual import tile
-from regard.fast.attention.short_attention import has_triton
+from regard.fast.table import has_triton
 from regard.fast.training.products import Products
 
 TILE, BLOCK, WARPS = 2, 1024, 4  # rows and columns at a time in sums over rows, and warps

@@ -6,12 +6,11 @@ state: checkpoints are the same, and steps of both kinds may take turns (padded_
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
 from regard.fast.recurrence.padded_weights import PaddedWeight, using
+from regard.fast.table import has_triton
 from regard.layers.recurrent import Recurrent
 from regard.layers.state import State, detach
 from regard.systems.recurrent_stack import RecurrentModel
@@ -77,7 +76,7 @@ def takes(trainer: Trainer) -> bool:
     """True for AdamW in bf16 on a recurrent net, with one backward pass per step."""
     model, settings = trainer.model, trainer.settings
     recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Recurrent) for layer in model.layers)
-    if not (recurrent and trainer.bf16 and trainer.device.type == "cuda" and find_spec("triton")):
+    if not (recurrent and trainer.bf16 and trainer.device.type == "cuda" and has_triton()):
         return False
     optimizer, groups = trainer.optimizer, trainer.optimizer.param_groups
     plain = type(optimizer) is AdamW and not any(group["amsgrad"] or group["maximize"] for group in groups)

@@ -18,14 +18,14 @@ from regard.report.terminal import NARROWEST, WIDEST
 INDENT = 4  # of a line with numbers
 
 
-def show_work(work: WorkedExample, *, width: int | None = None, colour: bool | None = None) -> str:
+def show_work(work: WorkedExample, *, width: int | None = None) -> str:
     """Everything, not wider than `width`: that of the terminal, or 80 in a pipe or a file."""
     seen = sys.stdout.isatty()
     width = width or (min(WIDEST, shutil.get_terminal_size().columns) if seen else 80)
     page = Console(
         file=StringIO(),
         width=max(NARROWEST, width),
-        force_terminal=seen if colour is None else colour,
+        force_terminal=seen,
         highlight=False,
         emoji=False,
         markup=False,

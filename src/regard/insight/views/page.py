@@ -66,10 +66,10 @@ def _one(trace: Trace, works: Sequence[WorkedExample] = ()) -> str:
     )
 
 
-def fragment(trace: Trace, height: int = 900) -> str:
+def fragment(trace: Trace) -> str:
     """The page in an iframe, for a notebook."""
     return (
-        f'<iframe srcdoc="{escape(trace_page(trace))}" style="width:100%;height:{height}px;border:0" '
+        f'<iframe srcdoc="{escape(trace_page(trace))}" style="width:100%;height:900px;border:0" '
         f'title="trace of {escape(trace.system)}"></iframe>'
     )
 

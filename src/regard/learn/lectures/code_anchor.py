@@ -13,6 +13,7 @@ from pathlib import Path
 from regard.base.errors import RegardError
 
 SOURCE = Path(__file__).parents[2]  # the package regard, installed or in its repository
+MARGIN = 4  # lines that are shown before and after an anchor
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Anchor:
     def place(self) -> str:
         return f"{self.file}:{self.line}"
 
-    def around(self, before: int = 4, after: int = 4) -> list[tuple[int, str]]:
+    def around(self) -> list[tuple[int, str]]:
         """The line and some around it, with their numbers; of a function its statements, not its head or docstring."""
         lines, line = _lines(self.file), self.line
         body = _body(self.file, line)
-        shown = range(max(body.start, line - before), min(body.stop, line + after + 1))
+        shown = range(max(body.start, line - MARGIN), min(body.stop, line + MARGIN + 1))
         while len(shown) > 1 and not lines[shown[-1] - 1].strip():
             shown = shown[:-1]
         return [(number, lines[number - 1]) for number in shown]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
+from regard.base.fields import is_number
 from regard.base.numbers import with_article
 from regard.base.settings import did_you_mean
 from regard.report.page import table
@@ -23,10 +23,6 @@ def read_metrics(path: Path) -> list[Entry]:
     if damaged is not None:
         say(f"note: {path} is damaged on line {damaged}; the remaining lines are shown")
     return [entry for entry in found if all(is_number(entry.get(key)) for key in ("step", "tokens", "seconds", "loss"))]
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 @checked

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from regard.text.tokenizers.tokenizer import Tokenizer
 
 
+TRACE = "top", "gradients", "intervene"  # options that the trace of every task has
+
+
 class Task(ABC):
     """Everything that the systems of one task do differently from those of another."""
 
@@ -40,6 +43,7 @@ class Task(ABC):
     training_settings: ClassVar[type]
     fixed: ClassVar[Mapping[str, str]] = {}  # settings of [training] that a resume may not change, and why
     options: ClassVar[Mapping[str, Collection[str]]] = {}  # by verb, the command-line options for this task alone
+    inside: ClassVar[Mapping[str, Collection[str]]] = {}  # by method of a run, the options of a look inside that it has
     comparison: ClassVar[str] = ""  # module:object, its `ComparedTask`; "": they cannot be compared
     reference: ClassVar[str] = "reference"  # how a page calls the right answer to a held-out example
 
@@ -107,7 +111,10 @@ class Task(ABC):
 
     def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
         """The run's `trace` or `calculation` of a text; options that this task does not have are left out."""
-        raise RegardError(f"{run.folder} is {self.noun}: `inspect` has nothing to show for it.")
+        if how not in self.inside:
+            raise RegardError(f"{run.folder} is {self.noun}: `inspect` has nothing to show for it.")
+        read = (text, target) if self.has_source else (text,)
+        return getattr(run, how)(*read, **{name: value for name, value in options.items() if name in self.inside[how]})
 
 
 @cache

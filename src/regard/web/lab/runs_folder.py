@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
+from regard.base.fields import is_number
 from regard.base.reading import parse_object
 from regard.runs.store.facts import CHECKPOINT, parent_of
 from regard.runs.store.gallery import GALLERY, gallery_names, shown_name
-from regard.runs.store.history import is_number
 from regard.runs.store.list import is_running, mapping, perplexity, summarize
 from regard.systems.catalogue import SYSTEMS
 from regard.web.lab.guarded_folder import ALLOWED, UPLOADS, GuardedFolder, is_plain_file, read_plain

@@ -121,7 +121,7 @@ def _subject(folder: RunsFolder, asked: requests.TraceRequest) -> tuple[str, str
     trace = trace_of(folder, plain)
     if not task_of(run).has_source:
         return asked.text, None, None
-    return asked.text.strip(), asked.target or trace.translation or trace.label, run.source_tokenizer  # type: ignore[union-attr]
+    return asked.text.strip(), asked.target or trace.translation or trace.label, run.source_tokenizer
 
 
 def _changed(folder: RunsFolder, run: AnyRun, asked: requests.TraceRequest) -> Trace:

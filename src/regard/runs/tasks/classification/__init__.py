@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.base.errors import RegardError
 from regard.runs.tasks.pair_task import READING, PairTask
+from regard.runs.tasks.task import TRACE
 
 if TYPE_CHECKING:
     from regard.runs.recipe import Recipe
@@ -24,6 +25,7 @@ class ClassificationTask(PairTask):
     purpose, verb = "which labels", "classify"
     reference = "label"
     options: ClassVar[Mapping[str, Collection[str]]] = {"inspect": ("--target",), "score": READING}
+    inside: ClassVar[Mapping[str, Collection[str]]] = {"trace": TRACE, "calculation": ()}
 
     @property
     def data(self) -> type[LabelData]:
@@ -68,11 +70,6 @@ class ClassificationTask(PairTask):
     def score(self, run: ClassificationRun, items: Iterable[Any], before: int | None = None) -> Iterator[Any]:
         """Pairs of a file that cannot be scored are left out."""
         return run.score(run.scorable(items)) if before is None else run.score(items, before=before)
-
-    def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
-        known = ("top", "gradients", "intervene") if how == "trace" else ()
-        kept = {name: value for name, value in options.items() if name in known}
-        return getattr(run, how)(text, target, **kept)
 
 
 TASK = ClassificationTask()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.runs.data_settings import DataSettings
-from regard.runs.tasks.task import Task
+from regard.runs.tasks.task import TRACE, Task
 from regard.training.hyperparameters import Training
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class LanguageTask(Task):
         "evaluate": ("--stream", "--segment", "--overlap", "--rows"),
         "chat": ("--prompt",),
     }
+    inside: ClassVar[Mapping[str, Collection[str]]] = {"trace": TRACE, "calculation": ()}
     comparison = ".comparison.language_task:LANGUAGE"
 
     def open_corpus(self, recipe: Recipe) -> Corpus:
@@ -67,11 +68,6 @@ class LanguageTask(Task):
 
     def texts(self, run: LanguageRun, count: int) -> list[str]:
         return [run.generate(seed=seed, **SAMPLE) for seed in range(1, count + 1)]  # type: ignore[arg-type]
-
-    def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
-        known = ("top", "gradients", "intervene") if how == "trace" else ()
-        kept = {name: value for name, value in options.items() if name in known}
-        return getattr(run, how)(text, **kept)
 
 
 TASK = LanguageTask()

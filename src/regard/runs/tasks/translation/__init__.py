@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.runs.tasks.pair_task import READING, PairTask
+from regard.runs.tasks.task import TRACE
 from regard.text.pairs import weighted
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from regard.systems.model import Model
 
 SEARCH = ("--beam", "--length-penalty")
+SEARCHED = "prefix", "beam", "length_penalty"  # options of a look inside, which searches for a translation
 
 
 class TranslationTask(PairTask):
@@ -28,6 +30,10 @@ class TranslationTask(PairTask):
         "inspect": ("--target", "--prefix", *SEARCH),
         "chat": (*SEARCH, "--n-best"),
         "score": READING,
+    }
+    inside: ClassVar[Mapping[str, Collection[str]]] = {
+        "trace": (*SEARCHED, *TRACE),
+        "calculation": (*SEARCHED, "trace"),
     }
     comparison = ".comparison.translation_task:TRANSLATION"
 
@@ -75,15 +81,6 @@ class TranslationTask(PairTask):
             written = facts.pop("translations")
             facts["texts"] = {"sources": sources, "references": references, "translations": written}
         return facts
-
-    def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
-        kept = (
-            "prefix",
-            "beam",
-            "length_penalty",
-            *(("top", "gradients", "intervene") if how == "trace" else ("trace",)),
-        )
-        return getattr(run, how)(text, target, **{name: value for name, value in options.items() if name in kept})
 
 
 def _absolute(path: str) -> str:
