@@ -11,6 +11,7 @@ from regard.comparison import tuning_report
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import Curve, averaged
 from regard.comparison.findings import caveats, finding, measured, methods, tied_with_best
+from regard.evaluation.perplexity import finite_perplexity
 from regard.report.figures import Line
 from regard.report.page import beside, command, folded, heading, listing, page, paragraph, table
 from regard.report.svg import line_chart
@@ -81,13 +82,15 @@ def _chart(comparison: Comparison, place: int, axis: str) -> str:
     several = len(strong) < len(comparison.curves)
 
     def line(curve: Curve, faint: bool = False) -> Line:
-        return Line(curve.label, [(p[place], _exp(p[2])) for p in curve.points], curve.counted, faint)
+        return Line(curve.label, [(p[place], finite_perplexity(p[2])) for p in curve.points], curve.counted, faint)
 
     lines = [line(curve) for curve in strong] + [line(curve, faint=True) for curve in seeds if several]
-    settled = [_exp(p[2]) for curve in comparison.curves for p in curve.points[len(curve.points) // EARLY :]]
-    cut = max(_exp(p[2]) for curve in seeds for p in curve.points) > HIGHER * max(settled)
+    settled = [
+        finite_perplexity(p[2]) for curve in comparison.curves for p in curve.points[len(curve.points) // EARLY :]
+    ]
+    cut = max(finite_perplexity(p[2]) for curve in seeds for p in curve.points) > HIGHER * max(settled)
     ends = [curve.points[-1][place] for curve in seeds]
-    described = ", ".join(f"{curve.label} {significant(_exp(curve.points[-1][2]))}" for curve in strong)
+    described = ", ".join(f"{curve.label} {significant(finite_perplexity(curve.points[-1][2]))}" for curve in strong)
     return line_chart(
         lines,
         title=f"Validation perplexity against {axis}"
@@ -100,10 +103,6 @@ def _chart(comparison: Comparison, place: int, axis: str) -> str:
         top=max(settled) if cut else math.inf,
         best=comparison.order[0]["label"] if comparison.order else "",
     )
-
-
-def _exp(loss: float) -> float:
-    return math.exp(min(loss, 700))
 
 
 def _runs(comparison: Comparison) -> list[dict[str, object]]:

@@ -9,6 +9,7 @@ from typing import Any
 from regard.base.numbers import pluralize
 from regard.comparison.comparison import Comparison
 from regard.comparison.tuning import best_of_k, chosen, in_words
+from regard.evaluation.perplexity import finite_perplexity
 from regard.report.figures import Line
 from regard.report.page import heading, paragraph, table
 from regard.report.svg import line_chart
@@ -83,7 +84,7 @@ def _rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _perplexity(loss: float | None) -> str:
-    return "–" if loss is None else significant(math.exp(min(loss, 700)))
+    return "–" if loss is None else significant(finite_perplexity(loss))
 
 
 def section(comparison: Comparison) -> list[str]:

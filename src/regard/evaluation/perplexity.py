@@ -30,6 +30,11 @@ STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends o
 LOOKED_UP = 2**15  # … by a model that only looks up counts: enough that calls cost little, and near in memory
 
 
+def finite_perplexity(loss: float) -> float:
+    """exp of a loss in nats per token; of one that is too large for a float, about the largest float."""
+    return math.exp(min(loss, 700.0))
+
+
 @dataclass(frozen=True)
 class Method:
     """How the text is read; `sentence` describes it beside every number."""

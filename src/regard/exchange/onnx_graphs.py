@@ -273,17 +273,15 @@ def _graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
     yield "model", trace(model, Read(model), *tokens_example(model))
 
 
-Given = tuple[dict[str, Tensor], dict[str, dict[int, str]]]  # the inputs of a call, and their free axes
+def source_example() -> tuple[dict[str, Tensor], dict[str, dict[int, str]]]:
+    """The inputs of a call that reads a source, and their free axes."""
+    source, lengths = Example().source()
+    free = {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
+    return {"source": source, "lengths": lengths}, free
 
 
-def source_example() -> Given:
-    """The inputs of a call that reads a source."""
-    given = dict(zip(("source", "lengths"), Example().source()))
-    return given, {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
-
-
-def tokens_example(model: Model) -> Given:
-    """The inputs of a call that reads tokens after a state."""
+def tokens_example(model: Model) -> tuple[dict[str, Tensor], dict[str, dict[int, str]]]:
+    """The inputs of a call that reads tokens after a state, and their free axes."""
     example = Example(width=2 if isinstance(model, Translator) else 1)
     tokens = torch.zeros(example.rows, 4, dtype=torch.int64)
     given = {"tokens": tokens, "lengths": torch.full((example.rows,), 4), **example.state(model)}

@@ -5,7 +5,6 @@ A corpus is opened and its checksum compared once for each run; what was read of
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.evaluation.perplexity import Method, likelihood
+from regard.evaluation.perplexity import Method, finite_perplexity, likelihood
 from regard.runs.data_lookup import corpus_of, pairs_of, tokens_of
 from regard.runs.store.facts import WEIGHTS, read_note
 from regard.runs.store.folder import has_source, open_recipe, open_tokenizers
@@ -55,7 +54,7 @@ def progress_of(path: Path) -> dict[str, Any]:
         bigram = _bigram(path, _changed(path))
     except RegardError:
         bigram = None
-    return {"perplexity": math.exp(min(loss, 700.0)), "step": step, "bigram": bigram}
+    return {"perplexity": finite_perplexity(loss), "step": step, "bigram": bigram}
 
 
 @lru_cache(maxsize=64)

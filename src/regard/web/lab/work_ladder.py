@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from regard.comparison.task import Results
 from regard.comparison.translation_task import read_test
 from regard.comparison.tuning import best_of_k
 from regard.evaluation.intervals import student_interval
+from regard.evaluation.perplexity import finite_perplexity
 from regard.web.lab.new_comparison import NewComparison
 from regard.web.lab.requests import ComparisonForm, OneName
 from regard.web.lab.runs_folder import RunsFolder
@@ -93,7 +93,7 @@ def _curves(comparison: Comparison) -> list[dict[str, Any]]:
             "counted": curve.counted,
             "tokens": [point[0] for point in curve.points],
             "seconds": [point[1] for point in curve.points],
-            "perplexity": [_exp(point[2]) for point in curve.points],
+            "perplexity": [finite_perplexity(point[2]) for point in curve.points],
             **bands.get(curve.label, {}),
         }
         for curve in lines
@@ -104,11 +104,10 @@ def _band(curves: list[Curve]) -> dict[str, list[float]]:
     if len(curves) < MIN_SEEDS:
         return {}
     inside = [student_interval([point[2] for point in points]) for points in zip(*(curve.points for curve in curves))]
-    return {"low": [_exp(low) for low, _ in inside], "high": [_exp(high) for _, high in inside]}
-
-
-def _exp(loss: float) -> float:
-    return math.exp(min(loss, 700))
+    return {
+        "low": [finite_perplexity(low) for low, _ in inside],
+        "high": [finite_perplexity(high) for _, high in inside],
+    }
 
 
 def _tuning(comparison: Comparison) -> list[dict[str, Any]]:
@@ -118,9 +117,9 @@ def _tuning(comparison: Comparison) -> list[dict[str, Any]]:
         {
             "label": label,
             "k": [best.k for best in curve],
-            "perplexity": [_exp(best.losses[label]) for best in curve],
-            "low": [_exp(best.intervals[label][0]) for best in curve],
-            "high": [_exp(best.intervals[label][1]) for best in curve],
+            "perplexity": [finite_perplexity(best.losses[label]) for best in curve],
+            "low": [finite_perplexity(best.intervals[label][0]) for best in curve],
+            "high": [finite_perplexity(best.intervals[label][1]) for best in curve],
         }
         for label in comparison.trials
         if label in curve[0].losses

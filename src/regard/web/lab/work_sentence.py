@@ -9,6 +9,7 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.decoding.sampling import Sampling
+from regard.evaluation.perplexity import finite_perplexity
 from regard.insight.views.as_json import facts
 from regard.insight.words import labels_after
 from regard.runs.tasks.language.run import LanguageRun
@@ -34,7 +35,7 @@ def trace(folder: RunsFolder, asked: requests.TraceRequest) -> dict[str, Any]:
         told |= {
             "text": text,
             "nats": nats,
-            "perplexity": math.exp(min(nats / max(len(known), 1), 700.0)) if len(known) else None,
+            "perplexity": finite_perplexity(nats / max(len(known), 1)) if len(known) else None,
             "bits_per_character": nats / math.log(2) / len(text) if text and run.tokenizer.kind != "word" else None,
         }
     return told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.translate import explain_hypotheses
 from regard.evaluation.alignment_error import alignment_error_rate, spans_in, word_links
 from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
+from regard.evaluation.perplexity import finite_perplexity
 from regard.evaluation.scoring import pair_losses
 from regard.evaluation.scripts import bleu_cut
 from regard.report.progress import progress
@@ -61,7 +61,7 @@ def evaluate_pairs(
         **quality(hypotheses, pairs.targets, cut_words.tokenizer),
         "bleu_tokenizer": cut_words.why,
         "exact": accuracy(hypotheses, pairs.targets),
-        "perplexity": math.exp(min(nats / tokens, 700.0)) if tokens else None,
+        "perplexity": finite_perplexity(nats / tokens) if tokens else None,
         "tokens": tokens,
         **({"left_out_of_perplexity": len(pairs) - len(cut)} if len(cut) < len(pairs) else {}),
         **({"truncated_sources": truncated} if truncated else {}),
