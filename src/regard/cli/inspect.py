@@ -178,7 +178,7 @@ def _answer_cause(
     from regard.insight.views.page import trace_page
     from regard.report.progress import say
 
-    source_tokenizer = getattr(loaded, "source_tokenizer", None)
+    source_tokenizer = loaded.source_tokenizer
     trace = None
     if html is not None or (source_tokenizer is not None and target is None):
         trace = _read(loaded, "trace", text, target, search)

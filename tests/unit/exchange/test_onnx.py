@@ -87,7 +87,7 @@ def test_the_program_on_its_page_writes_what_regard_writes(exported, system):
 @torch.no_grad()
 def ours(run):
     """The most probable label, or tokens."""
-    cut = getattr(run, "source_tokenizer", run.tokenizer)
+    cut = run.source_tokenizer or run.tokenizer
     if run.recipe.system == "classifier":
         source = torch.tensor([[*cut.encode("A sentence to label."), 0]])
         label = int(run.model(source[:, :1], run.model.begin(source))[0].argmax())

@@ -180,7 +180,7 @@ def fits(run: AnyRun, text: str) -> bool:
 def _length(run: AnyRun, text: str) -> tuple[int, int]:
     """The tokens of a text, and how many can be shown."""
     has_source = task_of(run).has_source
-    reads: Tokenizer = getattr(run, "source_tokenizer", run.tokenizer)
+    reads: Tokenizer = run.source_tokenizer or run.tokenizer
     limit = None if has_source else run.model.context
     return len(reads.encode(text)), MAX_TOKENS if limit is None else min(MAX_TOKENS, limit - 1)
 

@@ -32,7 +32,7 @@ class Inputs:
     async def embed(self, asked: EmbeddingRequest) -> dict[str, Any]:
         served = self._find(asked.model, list(self.models.by_name))
         run = served.worker.run
-        tokenizer = getattr(run, "source_tokenizer", run.tokenizer)
+        tokenizer = run.source_tokenizer or run.tokenizer
         with served.lock:
             lengths = [len(tokenizer.encode(text)) for text in asked.texts]
         if isinstance(served.worker, LanguageWorker) and max(lengths) >= (most := longest_of(served.worker.run)):
