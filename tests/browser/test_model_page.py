@@ -318,9 +318,7 @@ def test_a_changed_translator_says_what_it_would_write(page, pages, trained_fold
     page.get_by_label("Sentence").fill(text)
     page.get_by_label("search").select_option("1")
     page.get_by_role("button", name="Translate").click()
-    page.wait_for_function(
-        "() => document.querySelectorAll('[aria-label=\"source words\"] button').length === 13"
-    )
+    page.wait_for_function("() => document.querySelectorAll('[aria-label=\"source words\"] button').length === 13")
     page.locator("[aria-label='source words'] button").nth(2).click()
     part = page.get_by_label("Part of the model to change")
     assert part.input_value() == "encoder/embedding@2"

@@ -98,7 +98,10 @@ def test_no_more_changes_than_a_page_shows(folder):
         ({"ask": "why", "why": "plays", "not_": "play", "step": 99}, "There is no step 99"),
         ({"ask": "ablate", "parts": "gates"}, "has no gates to remove: choose heads or"),
         ({"ask": "ablate", "with_": "mean"}, "give several lines"),
-        ({"ask": "lens", "run": "gallery/lstm", "text": "horse " * 200}, f"at most {MAX_CAUSES} can be explained: shorten it"),
+        (
+            {"ask": "lens", "run": "gallery/lstm", "text": "horse " * 200},
+            f"at most {MAX_CAUSES} can be explained: shorten it",
+        ),
     ],
 )
 def test_a_question_that_has_no_answer_says_why(folder, question, sentence):

@@ -75,7 +75,8 @@ def test_languages_that_are_not_named_are_asked_for(data):
 def test_a_text_may_fill_the_context_and_not_more():
     refuse_length("m", 10, 4, 5)
     with pytest.raises(
-        RegardError, match=r"m has a context of 10 tokens, but this request needs 11 \(1 for the boundary, 5 of the prompt"
+        RegardError,
+        match=r"m has a context of 10 tokens, but this request needs 11 \(1 for the boundary, 5 of the prompt",
     ):
         refuse_length("m", 10, 5, 5)
     assert longest_of(SimpleNamespace(model=SimpleNamespace(context=64))) == 64

@@ -265,7 +265,10 @@ def test_a_text_is_cut_where_sentences_end(text, sentences):
 
 def test_another_engine_searches_for_the_server_as_for_translate(runs):
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
-    for folder, engine, sentence in (("writer", "ctranslate2", "applies only to translators"), ("enfr", "nothing", "--engine")):
+    for folder, engine, sentence in (
+        ("writer", "ctranslate2", "applies only to translators"),
+        ("enfr", "nothing", "--engine"),
+    ):
         with pytest.raises(RegardError, match=sentence):
             ServedModels([runs[folder]], languages={}, places=1, device="cpu", engine=engine)
     models = ServedModels([runs["enfr"]], languages={}, places=8, device="cpu", engine="ctranslate2-int8")
