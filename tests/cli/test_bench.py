@@ -86,7 +86,10 @@ def test_naming_a_benchmark_twice_runs_it_once(regard, no_peers):
         (["serve", "--clients", "1;2"], "--clients takes numbers separated by commas, as in 1,16,64, not '1;2'."),
         (["serve", "--clients", "1,0"], "--clients must be at least 1, not 0."),
         (["serve", "--seconds", "-1"], "--seconds must be at least 0, not -1"),
-        (["rnn-train", "--device", "abacus"], "The device 'abacus' is not available here; use cpu, cuda or auto."),
+        (
+            ["rnn-train", "--device", "abacus"],
+            "The device 'abacus' is not available on this machine; use cpu, cuda or auto.",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_runs_nothing(wrong, words, sentence):

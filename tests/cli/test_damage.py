@@ -139,7 +139,7 @@ def test_a_run_without_a_digest_is_refused_in_one_sentence(run, wrong):
     (("seed = 1", "seed = 2"), "training.seed was 1 and is now 2"),
     (("steps = 30", "steps = 60"), "training.steps was 30 and is now 60"),
     (('size = "tiny"', 'size = "small"'), "size was 'tiny' and is now 'small'"),
-    (('system = "lstm"', 'system = "gru"'), "recipe.toml was changed or is damaged: gru has no setting model."),
+    (('system = "lstm"', 'system = "gru"'), "recipe.toml is damaged or has been modified: gru has no setting model."),
     (("\nthreads = 1", "\nthreads = 2"), None),
 ])  # fmt: skip
 def test_a_recipe_is_changed_in_the_file_as_little_as_on_the_command_line(run, wrong, regard, change, said):

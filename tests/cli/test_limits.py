@@ -39,7 +39,7 @@ FILES = {
     "tag.tmx": (lambda: TMX.format(f"<note {'x' * 6_000_000}='1'/>", "a"), "a tag or comment of more than 4 MiB"),
     "comment.tmx": (lambda: TMX.format(f"<!--{'x' * 20_000_000}-->", "a"), "a tag or comment of more than 4 MiB"),
     "sentence.tmx": (lambda: TMX.format("", "x " * MAX_LINE_BYTES), "has a sentence of more than 4 MiB"),
-    "deep.tmx": (lambda: TMX.format("<a>" * 100_000, ""), "nests more than 64 elements"),
+    "deep.tmx": (lambda: TMX.format("<a>" * 100_000, ""), "nests elements more than 64 deep"),
     "deep.jsonl": (lambda: '{"text": ' + "[" * 200_000 + "]" * 200_000 + "}\n", "no JSON object on line 1"),
     "wide.jsonl": (lambda: json.dumps({f"k{n}": "x" for n in range(200_000)}), f"more than {MAX_COLUMNS}"),
     "wide.tsv": (lambda: ("x\t" * 500_000 + "x\n") * 3, f"more than {MAX_COLUMNS}"),
@@ -94,7 +94,7 @@ def test_a_recipe_of_absurd_size_is_refused(tmp_path):
     (tmp_path / "x.toml").write_text('system = "lstm"\n' + "# a\n" * MOST_RECIPE)
     outcome = forked("train", tmp_path / "x.toml")
     assert outcome.kind == "refused", outcome
-    assert "has more than 1 MiB, more than Regard reads" in outcome.said
+    assert "is larger than 1 MiB, more than Regard accepts" in outcome.said
 
 
 def test_a_run_with_absurd_files_is_refused(trained, tmp_path):

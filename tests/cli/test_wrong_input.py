@@ -127,10 +127,10 @@ def test_a_wrong_word_on_the_command_line(wrong, tmp_path, monkeypatch, words, s
 
 
 DOCUMENTS = {
-    "letter.docx": (b"PK\x03\x04\x14\x00\x06\x00", "a document of an office program"),
-    "letter.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an older office program"),
+    "letter.docx": (b"PK\x03\x04\x14\x00\x06\x00", "an office document"),
+    "letter.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document in an older office format"),
     "paper.pdf": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF"),
-    "letter.rtf": (b"{\\rtf1\\ansi Dear all}\n", "a document in rich text format"),
+    "letter.rtf": (b"{\\rtf1\\ansi Dear all}\n", "a Rich Text Format (RTF) document"),
 }
 
 
@@ -320,7 +320,7 @@ def test_a_damaged_arpa_file_is_refused_with_its_line(wrong, tmp_path):
 
 def test_two_processes_never_train_in_one_folder(wrong, broken):
     with try_lock(broken / ".lock"):
-        assert "Another process is working in" in wrong("resume", broken)
+        assert "Another process is using" in wrong("resume", broken)
 
 
 def test_a_run_killed_before_it_began_can_be_begun_again(regard, wrong, trained, text_file, tmp_path):
@@ -546,7 +546,7 @@ def test_a_recipe_of_another_shape_in_run_json_is_refused(part, value, wrong, tr
     del facts["blake2b"]
     facts["recipe"][part] = value
     (run / "run.json").write_text(json.dumps(with_digest(facts)))
-    assert f"recipe.toml was changed: {part} was " in wrong("generate", run)
+    assert f"recipe.toml has been modified: {part} was " in wrong("generate", run)
 
 
 def test_more_threads_than_any_machine_has_are_refused(wrong, tmp_path):

@@ -27,7 +27,7 @@ def pick_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError):
         device = torch.device("meta")
     if device.type not in ("cpu", "cuda"):
-        raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
+        raise RegardError(f"The device {name!r} is not available on this machine; use cpu, cuda or auto.")
     return device
 
 

@@ -31,7 +31,7 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
                 f"{folder / name} {'is missing' if name in recorded else 'does not belong in this folder'}."
             )
         if name in recorded and file_digest(folder / name, MAX_SHARED_BYTES) != recorded[name]:
-            raise RegardError(f"{folder / name} is damaged or was changed: restore it from a backup.")
+            raise RegardError(f"{folder / name} is damaged or has been modified: restore it from a backup.")
 
 
 def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,11 +43,11 @@ def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
     """The object that `with_digest` was given; refused if `path`, which holds it, was changed since."""
     if DIGEST not in tree:
         raise RegardError(
-            f"{path} has no digest: it was written by an older version of Regard or was changed; create it again."
+            f"{path} has no digest: it was written by an older version of Regard or has been modified; create it again."
         )
     entries = {key: value for key, value in tree.items() if key != DIGEST}
     if tree[DIGEST] != _entries_digest(entries):
-        raise RegardError(f"{path} is damaged or was changed: restore it from a backup.")
+        raise RegardError(f"{path} is damaged or has been modified: restore it from a backup.")
     return entries
 
 

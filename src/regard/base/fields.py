@@ -268,7 +268,7 @@ class ManyField(Field):
             if not isinstance(value, list) or len(value) < self.min_length:
                 raise
         if len(value) > self.max_length:
-            raise FieldError(f"{name} has {len(value)} texts; at most {self.max_length} at once.", name)
+            raise FieldError(f"{name} has {len(value)} texts; at most {self.max_length} are accepted at once.", name)
         return tuple(self._read_one(name, one) for one in value)
 
     def _read_one(self, name: str, value: Any) -> Any:
@@ -370,7 +370,7 @@ class Fields:
         for key in () if cls.ignores_unknown else given:
             word = str(key)[:100]
             if key in cls.unsupported:
-                raise FieldError(f"{word} is not supported: leave it out.", word)
+                raise FieldError(f"{word} is not supported: remove it.", word)
             if key not in known:
                 names = sorted(name for name, one in known.items() if one.metadata["kind"].suggested)
                 raise FieldError(f"There is no field {shown(word)}{did_you_mean(word, names)}", word)

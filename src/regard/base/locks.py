@@ -33,7 +33,7 @@ def try_lock(path: Path) -> Iterator[None]:
                 if tries < 5:  # `is_locked` of another process takes it for a moment
                     time.sleep(0.02)
                     continue
-                raise Locked(f"Another process is working in {path.parent}; wait until it has finished.") from None
+                raise Locked(f"Another process is using {path.parent}; wait for it to finish.") from None
             if not same_file(handle, path):  # the previous holder deleted the lock file: try again
                 continue
             yield

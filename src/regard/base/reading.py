@@ -44,7 +44,7 @@ def check_tensor_file(path: Path) -> None:
     sense, for the library would take 30 times as much memory."""
     with open_file(path) as stream:
         if int.from_bytes(stream.read(8), "little") > MAX_HEADER_BYTES:
-            raise ValueError(f"its header has more than {MAX_HEADER_BYTES >> 20} MiB")
+            raise ValueError(f"its header is larger than {MAX_HEADER_BYTES >> 20} MiB")
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -131,8 +131,8 @@ def check_size(stream: BinaryIO, path: Path, most: int, *, foreign: bool = False
 
 def _too_large(path: Path, most: int, foreign: bool) -> RegardError:
     size = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most} bytes"
-    so = "more than Regard reads" if foreign else "so Regard did not write it"
-    return RegardError(f"{str(path)!r} has more than {size}, {so}: check the file.")
+    so = "more than Regard accepts" if foreign else "so Regard did not write it"
+    return RegardError(f"{str(path)!r} is larger than {size}, {so}: check the file.")
 
 
 def _open_packed(stream: BinaryIO, path: Path) -> BinaryIO:

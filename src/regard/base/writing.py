@@ -125,11 +125,15 @@ def open_own_file(path: Path, flags: int) -> int:
         )
     except OSError as error:
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise RegardError(f"{path} is not a plain file, so Regard does not write to it: remove it.") from None
+            raise RegardError(
+                f"{path} is not a regular file, so Regard does not write to it: remove it or choose another name."
+            ) from None
         raise RegardError(f"{str(path)!r} could not be opened ({error.strerror}); check the folder.") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RegardError(f"{path} is not a plain file, so Regard does not write to it: remove it.")
+        raise RegardError(
+            f"{path} is not a regular file, so Regard does not write to it: remove it or choose another name."
+        )
     return descriptor
 
 

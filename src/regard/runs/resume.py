@@ -100,7 +100,7 @@ def _restore(trainer: Trainer) -> None:
         trainer.restore()
     except RuntimeError:  # shapes that differ
         raise RegardError(
-            f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed."
+            f"The checkpoint of {folder} does not fit its recipe.toml: one of the two has been modified."
         ) from None
     if trainer.progress.best_step > 0 and trainer.group.is_first:
         load_tensors(folder / "model.safetensors")  # missing or damaged: known now, and not after the training

@@ -54,7 +54,7 @@ def _read_message(message: Any, where: str, field: str) -> dict[str, str]:
     if not isinstance(message, Mapping):
         raise FieldError(f'{where} must be an object such as {{"role": "user", "content": "Hello"}}.', field)
     if any(message.get(key) for key in ("tool_calls", "function_call", "tool_call_id")):
-        raise FieldError(f"{where} calls a tool, but these models cannot use tools: leave them out.", field)
+        raise FieldError(f"{where} calls a tool, but these models cannot use tools: remove the call.", field)
     role, content = message.get("role"), message.get("content")
     if not isinstance(role, str) or role not in ROLES:
         known = ", ".join(ROLES)
@@ -116,9 +116,9 @@ class ChatTemplate:
                 timer.cancel()
             if not answer:  # nobody else may ask a process that is about to end
                 self.close()
-                answer = {"error": f"it takes more than {SECONDS:g} seconds or too much memory"}
+                answer = {"error": f"it needs more than {SECONDS:g} seconds or too much memory"}
         if "error" in answer:
-            raise RegardError(f"The chat template cannot write this dialogue: {answer['error']}.")
+            raise RegardError(f"The chat template cannot render this dialogue: {answer['error']}.")
         return answer["turns" if turns else "text"]
 
     def _started(self) -> subprocess.Popen[str]:

@@ -95,7 +95,7 @@ class Overlap:
     @property
     def sentence(self) -> str:
         if not self.shared:
-            return f"No line of {self.split} occurs in train."
+            return f"No line of {self.split} also occurs in train."
         shared = f"{group_digits(self.shared)} of {pluralize(self.lines, 'line')} of {self.split}"
         verb = "occurs" if self.shared == 1 else "occur"
         return f"{shared} ({100 * self.shared / self.lines:.1f} %) also {verb} in train."
@@ -261,8 +261,8 @@ def _open_folder(folder: Path, open_files: Callable[[Sequence[Path]], Source]) -
     if not files and texts:  # no file is named train, valid or test: one text in many files
         return replace(_open_file(open_files(texts), ()), name=name)
     if "train" not in files:
-        advice = f"or give the file {str(texts[0])!r} itself" if len(texts) == 1 else "or give one text file"
-        raise RegardError(f"The folder {str(folder)!r} has no training file; name it train.txt, {advice}.")
+        advice = f"or give the file {str(texts[0])!r} itself" if len(texts) == 1 else "or give a single text file"
+        raise RegardError(f"The folder {str(folder)!r} has no training file; name one train.txt, {advice}.")
     opened = {split: open_files(paths) for split, paths in files.items()}
     return replace(_open_splits(opened), name=name)
 
@@ -364,7 +364,7 @@ def _require_distinct(text: Source, enough: int) -> None:
 def _too_few(text: Source, distinct: int) -> RegardError:
     name = str(text.paths[0])
     if distinct == 0:
-        return RegardError(f"{name!r} has only blank lines; give a text with one sentence or paragraph per line.")
+        return RegardError(f"{name!r} has only blank lines; give text with one sentence or paragraph per line.")
     return RegardError(
         f"{name!r} has only one distinct line, so nothing can be held out; put one sentence or paragraph on each "
         f"line, or give a folder with train.txt and valid.txt."

@@ -61,15 +61,15 @@ class PairOverlap:
     @property
     def sentence(self) -> str:
         if not self.sources and not self.targets:
-            return f"No source and no target of {self.split} occurs in train."
+            return f"No source or target of {self.split} also occurs in train."
 
         def share(count: int) -> str:
             return f"{group_digits(count)} ({100 * count / self.pairs:.1f} %)"
 
         return (
-            f"Of the {group_digits(self.pairs)} pairs of {self.split}, {share(self.sources)} have a source, "
-            f"{share(self.targets)} a target and {share(self.both)} both together that also occur in train, up to case "
-            "and punctuation."
+            f"Of the {group_digits(self.pairs)} pairs of {self.split}, {share(self.sources)} have a source "
+            f"that also occurs in train, {share(self.targets)} have such a target, and {share(self.both)} "
+            "occur there as a pair, ignoring case and punctuation."
         )
 
 
@@ -152,7 +152,7 @@ def _origin(splits: Mapping[str, np.ndarray], large: np.ndarray, labels: list[bo
     ]
     sentence = (
         f"Drawn by hash: {shares} (5 % each, at most {group_digits(MAX_HELD_OUT)}); pairs that share a "
-        f"{what}, up to case and punctuation, share a split"
+        f"{what}, ignoring case and punctuation, share a split"
     )
     if any(labels):
         sentence += f", and the {'targets' if labels[1] else 'sources'}, being labels, are in all of them"

@@ -25,7 +25,7 @@ def render(template: Any, messages: list[dict[str, str]], more: dict[str, Any], 
         pieces.append(piece)
         length += len(piece)
         if length > LONGEST:
-            raise ValueError(f"it writes more than {LONGEST:,} characters")
+            raise ValueError(f"its output is longer than {LONGEST:,} characters")
     return "".join(pieces)
 
 
@@ -37,7 +37,7 @@ def turns(template: Any, messages: list[dict[str, str]], more: dict[str, Any]) -
     def add(text: str, said: bool) -> None:
         nonlocal before
         if not text.startswith(before):
-            raise ValueError("it writes a turn differently once another follows, so turns cannot be told apart")
+            raise ValueError("it renders a turn differently when another follows, so turns cannot be told apart")
         parts.append((text[len(before) :], said))
         before = text
 

@@ -133,7 +133,7 @@ def test_every_part_of_an_object_is_in_its_digest(tmp_path):
     ]
     for other in changed:
         path.write_text(json.dumps({**other, DIGEST: written[DIGEST]}))
-        with pytest.raises(RegardError, match="damaged or was changed"):
+        with pytest.raises(RegardError, match="damaged or has been modified"):
             read_with_digest(path)
     path.write_text(json.dumps(TREE))
     with pytest.raises(RegardError, match="has no digest"):
@@ -151,7 +151,7 @@ def test_digests_are_those_of_files_that_were_written_before(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("foreign", "said"), [({}, "so Regard did not write it"), ({"foreign": True}, "more than Regard reads")]
+    ("foreign", "said"), [({}, "so Regard did not write it"), ({"foreign": True}, "more than Regard accepts")]
 )
 def test_a_file_that_is_too_large_is_regards_own_or_anothers(tmp_path, foreign, said):
     (tmp_path / "x.json").write_bytes(b'{"a": 1}')
@@ -171,7 +171,7 @@ def test_files_are_those_whose_digests_were_recorded(tmp_path):
     with pytest.raises(RegardError, match=r"c does not belong in this folder"):
         check_digests(tmp_path, ("a", "b", "c"), recorded)
     (tmp_path / "b").write_text("B")
-    with pytest.raises(RegardError, match=r"b is damaged or was changed"):
+    with pytest.raises(RegardError, match=r"b is damaged or has been modified"):
         check_digests(tmp_path, ("a", "b"), recorded)
     (tmp_path / "a").unlink()
     with pytest.raises(RegardError, match=r"a is missing"):

@@ -331,7 +331,7 @@ def test_damaged_files_are_one_sentence(copy):
     (copy / "config.json").write_text("nonsense")
     assert "is not a JSON object" in refused(copy)
     os.truncate(copy / "config.json", MAX_JSON_BYTES + 1)
-    assert "has more than 64 MiB, more than Regard reads" in refused(copy)
+    assert "is larger than 64 MiB, more than Regard accepts" in refused(copy)
     (copy / "config.json").unlink()
     assert "is a folder without config.json" in refused(copy)
 

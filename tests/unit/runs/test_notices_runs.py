@@ -84,7 +84,7 @@ def test_every_setting_that_was_changed_is_found(system, tmp_path):
                 _check_kept(tree, other, tmp_path)
             else:
                 key = part if name is None else f"{part}.{name}"
-                with pytest.raises(RegardError, match=rf"was changed: {key} was .* and is now 'another'"):
+                with pytest.raises(RegardError, match=rf"has been modified: {key} was .* and is now 'another'"):
                     _check_kept(tree, other, tmp_path)
     assert set(MAY_MOVE) == {"corpus", "also", "monolingual", "translator"}
     assert set(MAY_CHANGE) == {"accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads"}

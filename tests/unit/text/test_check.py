@@ -37,7 +37,7 @@ def test_odd_lines_are_counted_and_found(tmp_path):
     report = check_text(path).files["text"]
     found = {oddity.what: (oddity.lines, oddity.first) for oddity in report.oddities}
     assert found == {
-        "CR LF line ends among LF": (1, 1),
+        "CR LF line endings mixed with LF": (1, 1),
         "control characters": (1, 2),
         "HTML escapes": (1, 3),
         "tabs": (1, 3),

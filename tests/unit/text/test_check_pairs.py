@@ -66,7 +66,7 @@ def test_odd_lines_are_counted_and_found(tmp_path):
     odd = [*rows, b"no tab", "une \xe9t\xe9\tx".encode("latin1")]
     found = findings(write(tmp_path / "pairs.tsv", odd))
     assert found["probably swapped columns"] == (2, 10)
-    assert found["target in another script than Latin"] == (1, 20)
+    assert found["target in a script other than Latin"] == (1, 20)
     assert found["empty target"] == (1, 30)
     assert found["empty source"] == (1, 31)
     assert found["exact duplicates of an earlier pair"] == (1, 40)
@@ -166,7 +166,7 @@ def test_a_line_is_monstrous_from_five_times_forty_characters_on(tmp_path, side,
 def test_a_script_is_at_home_from_a_twentieth_of_the_letters_on(tmp_path, letters, foreign):
     """Of 100 letters; digits have no script."""
     rows = [["abcde", "a" * (100 - letters)], ["bcdef", "ж" * letters], ["cdefg", "123"]]
-    assert ("target in another script than Latin" in findings(write(tmp_path / "p.tsv", rows))) is foreign
+    assert ("target in a script other than Latin" in findings(write(tmp_path / "p.tsv", rows))) is foreign
 
 
 def test_a_report_by_hand(tmp_path):
@@ -281,7 +281,7 @@ def test_a_line_is_in_another_script_from_its_first_letter_on_and_without_letter
     rows = [[f"dog {n}", "собака видит дом"] for n in range(20)]
     rows += [["dog x", "x"], ["dog 123", "123"]]
     found = findings(write(tmp_path / "p.tsv", rows))
-    assert found["target in another script than Cyrillic"] == (1, 21)
+    assert found["target in a script other than Cyrillic"] == (1, 21)
 
 
 def test_a_pair_with_an_empty_side_is_not_swapped(tmp_path):

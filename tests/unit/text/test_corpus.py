@@ -122,7 +122,7 @@ def test_the_tail_split_holds_out_a_tenth_and_counts_the_overlap(tmp_path):
     assert {split: len(lines) for split, lines in read(corpus).items()} == {"train": 361, "valid": 20, "test": 20}
     assert corpus.notes == (
         "Cut in file order: 90 % train, 5 % valid, 5 % test.",
-        "No line of valid occurs in train.",
+        "No line of valid also occurs in train.",
         "1 of 20 lines of test (5.0 %) also occurs in train.",
     )
 
@@ -149,7 +149,7 @@ def test_a_folder_with_splits_is_used_as_it_is(tmp_path, names):
     assert corpus.pretokenised == (".tokens" in names[1])
     assert corpus.notes[1:] == (
         "1 of 2 lines of valid (50.0 %) also occurs in train.",
-        "No line of test occurs in train.",
+        "No line of test also occurs in train.",
     )
 
 
@@ -279,7 +279,7 @@ def test_overlap_is_counted_in_lines_and_said_in_a_sentence():
     assert count_overlap(splits) == [Overlap("valid", 3, 2), Overlap("test", 2, 0)]
     assert Overlap("valid", 3, 2).sentence == "2 of 3 lines of valid (66.7 %) also occur in train."
     assert Overlap("valid", 1, 1).sentence == "1 of 1 line of valid (100.0 %) also occurs in train."
-    assert Overlap("test", 2, 0).sentence == "No line of test occurs in train."
+    assert Overlap("test", 2, 0).sentence == "No line of test also occurs in train."
     assert Corpus("x", splits, origin="Given.").notes[0] == "Given."
     assert len(Corpus("x", splits).notes) == 2
     assert Corpus("x", splits, disjoint=True).notes == ()
@@ -417,7 +417,7 @@ def test_a_folder_says_which_of_its_files_were_given(tmp_path):
     write(other / "notes.txt", ENOUGH)
     assert open_corpus(other).name == "other"
     write(other / "valid.txt", ["x"])
-    assert "or give one text file" in refusal(other)
+    assert "or give a single text file" in refusal(other)
     (other / "notes.txt").unlink()
     assert f"or give the file {str(other / 'valid.txt')!r} itself" in refusal(other)
 

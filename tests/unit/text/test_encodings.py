@@ -95,7 +95,7 @@ def test_utf_16_without_a_mark_is_named_and_read(tmp_path):
 
 
 def test_a_wrong_encoding_is_refused(excel):
-    with pytest.raises(RegardError, match=r"not ascii text, or damaged .*name its own --data.encoding"):
+    with pytest.raises(RegardError, match=r"not ascii text, or damaged .*set --data.encoding to its encoding"):
         open_corpus(excel, encoding="ascii")
 
 

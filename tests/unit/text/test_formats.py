@@ -257,7 +257,7 @@ OUTSIDE = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
         (tmx(MEMORY).replace("</seg>", "", 1), "not complete XML"),
         (tmx([]), "without any text"),
         ("<html><body/></html>", "neither TMX nor XLIFF"),
-        ("<a>" * 5000, "nests more than"),
+        ("<a>" * 5000, "nests elements more than"),
         ('<?xml version="1.0" encoding="klingon"?><tmx/>', "not complete XML"),
     ],
 )
@@ -461,7 +461,7 @@ def test_a_column_of_a_table_is_text(tmp_path):
     path = write(tmp_path / "pairs.csv", "sw,en\n" + "".join(f'{one},"{two}"\n' for one, two in PAIRS))
     assert "Regard cannot tell which of them is the text" in text_refusal(path)
     assert lines_in(path, columns="en") == lines_in(path, columns="2") == sorted(two for _, two in PAIRS)
-    assert "a language model reads one column" in text_refusal(path, columns="sw,en")
+    assert "a language model needs one column" in text_refusal(path, columns="sw,en")
     tabbed = write(tmp_path / "tabs.txt", tsv(PAIRS))
     assert lines_in(tabbed) == sorted("\t".join(pair) for pair in PAIRS)  # a text may have tabs
     assert lines_in(tabbed, columns="1") == sorted(one for one, _ in PAIRS)
@@ -528,7 +528,7 @@ def test_a_folder_without_training_pairs_names_its_only_table(tmp_path):
         find_pair_files(tmp_path)
     assert f"or give the file {str(path)!r} itself" in str(caught.value)
     write(tmp_path / "more.tsv", tsv(PAIRS))
-    with pytest.raises(RegardError, match="or give one file with tabs"):
+    with pytest.raises(RegardError, match="or give a single tab-separated file"):
         find_pair_files(tmp_path)
 
 

@@ -156,7 +156,7 @@ def test_evaluation_reads_every_pair_once_and_knows_which(shapes, budget):
 def test_what_fits_no_batch_is_refused():
     with pytest.raises(RegardError, match="A pair has 52 tokens, more than a batch of 50 holds"):
         PairBatches(numbered([(3, 3), (25, 25)]), 50, 0)
-    with pytest.raises(RegardError, match="no pairs to train on"):
+    with pytest.raises(RegardError, match="No pairs are left to train on"):
         PairBatches(encode_pairs(Pairs([""], ["a"]), TOKENIZER, TOKENIZER), 50, 0)
 
 

@@ -113,7 +113,7 @@ def test_overlap_is_counted_by_side_and_by_pair():
     assert (overlap.pairs, overlap.sources, overlap.targets, overlap.both) == (4, 2, 3, 1)
     assert "2 (50.0 %) have a source" in overlap.sentence
     (none,) = count_pair_overlap({"train": train, "test": (["n"], ["n"])})
-    assert none.sentence == "No source and no target of test occurs in train."
+    assert none.sentence == "No source or target of test also occurs in train."
 
 
 def grouped(size, alone):

@@ -389,7 +389,7 @@ def test_a_single_table_in_a_folder_is_named(tmp_path):
     table(tmp_path / "my.tsv")
     assert f"or give the file {str(tmp_path / 'my.tsv')!r} itself" in refusal(tmp_path)
     table(tmp_path / "your.tsv")
-    assert "or give one file with tabs" in refusal(tmp_path)
+    assert "or give a single tab-separated file" in refusal(tmp_path)
 
 
 def test_a_source_of_pairs_says_what_it_is(tmp_path):
@@ -406,7 +406,9 @@ def test_a_source_of_pairs_says_what_it_is(tmp_path):
         (2, "one", "moja"), (3, "", ""), (5, "four", "nne")
     ]  # fmt: skip
     assert notes == [("fewer than 3 fields", 4)]
-    with pytest.raises(RegardError, match="has fewer than 3 fields on line 4; write source, tab, target"):
+    with pytest.raises(
+        RegardError, match="has fewer than 3 fields on line 4; each line must have a source, a tab and a target"
+    ):
         read_pairs(path, columns="en,sw")
     named = open_pair_source([write(tmp_path / "n.tsv", ["source\ttarget", "a\tb"])], Wanted())
     assert (named.languages, named.header) == (("", ""), "yes")
@@ -570,11 +572,11 @@ def test_text_after_the_last_column_is_not_read_and_said(tmp_path):
     rows[9] += "\t"  # nothing is lost
     path, said = write(tmp_path / "t.tsv", rows), []
     assert read_pairs(path, say=said.append).targets[7] == "je vois 7"
-    sentence = "1 line of t.tsv has more than 2 fields, first line 8: the text after that was not read."
+    sentence = "1 line of t.tsv has more than 2 fields (the first is line 8): the extra fields were not read."
     assert said == [sentence]
     assert sentence in open_pairs(path).notes
     headed = write(tmp_path / "h.tsv", ["en\tfr", *(f"{row}\tmore" for row in rows[:3]), *rows[3:6]])
     assert (
-        "3 lines of h.tsv have more than 2 fields, first line 2: the text after that was not read."
+        "3 lines of h.tsv have more than 2 fields (the first is line 2): the extra fields were not read."
         in open_pairs(headed, columns="en,fr", split="tail").notes
     )

@@ -95,7 +95,7 @@ def test_wrong_columns_are_answered_with_what_is_wrong():
     assert "no column 'xx'" in asked(pair_columns, three, Wanted(columns="sw,xx"))
     assert "no column 'yy'" in asked(pair_columns, three, Wanted(columns="yy,sw"))
     assert "no column 'yy'" in asked(pair_columns, three, Wanted(columns="yy,xx"))
-    assert "is one column twice" in asked(pair_columns, three, Wanted(columns="2,sw"))
+    assert "names one column twice" in asked(pair_columns, three, Wanted(columns="2,sw"))
     one = table(["1"], ["alone"])
     assert "most lines have only one field;" in asked(pair_columns, one, Wanted())
     assert "most lines have only one field;" in asked(pair_columns, table(["text"], ["a"], header=True), Wanted())
@@ -498,7 +498,7 @@ def test_a_text_that_a_delimiter_cuts_short_is_said(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text("text\n" + "".join(f"Hello {n}, my world\n" for n in range(20)) + "Plain\n", encoding="utf-8")
     about = open_text((path,)).about
-    assert "20 of its first 21 rows have more than 1 field, and the rest is not read: quote fields" in about
+    assert "20 of its first 21 rows have more than 1 field, and the extra fields are not read: quote fields" in about
     path.write_text("text\n" + "".join(f'"Hello {n}, my world"\n' for n in range(20)), encoding="utf-8")
     assert "not read" not in open_text((path,)).about
 

@@ -57,7 +57,7 @@ def open_recipe(folder: Path) -> Recipe:
     try:
         recipe = compose(str(tree["system"]), None, tree)
     except RegardError as error:
-        raise RegardError(f"{folder / 'recipe.toml'} was changed or is damaged: {error}") from None
+        raise RegardError(f"{folder / 'recipe.toml'} is damaged or has been modified: {error}") from None
     if isinstance(made := facts.get("recipe"), dict):
         _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
     return recipe
@@ -86,7 +86,7 @@ def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path)
                 continue
             key = f"{part}.{name}" if name else part
             raise RegardError(
-                f"{folder / 'recipe.toml'} was changed: {key} was {_short(value)} and is now "
+                f"{folder / 'recipe.toml'} has been modified: {key} was {_short(value)} and is now "
                 f"{_short(now)}. {stays(key)}"
             )
 
@@ -211,7 +211,9 @@ def set_weights(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError:
-        raise RegardError(f"The weights in {folder} do not fit its recipe.toml: one of the two was changed.") from None
+        raise RegardError(
+            f"The weights in {folder} do not fit its recipe.toml: one of the two has been modified."
+        ) from None
 
 
 DRAWING = {nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_}

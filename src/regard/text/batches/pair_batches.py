@@ -52,7 +52,9 @@ class PairBatches:
         self, pairs: TokenPairs, batch_tokens: int, seed: int, *, epochs: Callable[[int], TokenPairs] | None = None
     ):
         if not len(pairs):
-            raise RegardError("There are no pairs to train on: all were dropped; check their sides and `longest`.")
+            raise RegardError(
+                "No pairs are left to train on, because all were dropped; check the data, and data.longest."
+            )
         largest = int((pairs.source_lengths + pairs.target_lengths).max())
         if largest > batch_tokens:
             raise RegardError(

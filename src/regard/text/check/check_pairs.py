@@ -110,7 +110,7 @@ class _Columns:
             else:
                 self.blank += 1
         if not self.lines:
-            raise RegardError(f"{str(paths[0])!r} has no pairs; write source, tab, target on every line.")
+            raise RegardError(f"{str(paths[0])!r} has no pairs; each line must have a source, a tab and a target.")
 
     def _note_byte(self, number: int, byte: int) -> None:
         self._undecodable = self._undecodable or f"not UTF-8 (byte 0x{byte:02X})"
@@ -139,7 +139,7 @@ class _Columns:
         self._note_where("identical source and target", np.array([a == b != "" for a, b in zip(*sides)]))
         self._note_where("probably swapped columns", swapped(*letters))
         for name, side in zip(("source", "target"), letters):
-            self._note_where(f"{name} in another script than {side.script}", side.foreign)
+            self._note_where(f"{name} in a script other than {side.script}", side.foreign)
         repeated = np.ones(len(pair_hashes), bool)
         repeated[np.unique(pair_hashes, return_index=True)[1]] = False
         self._note_where("exact duplicates of an earlier pair", repeated)

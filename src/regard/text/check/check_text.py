@@ -24,7 +24,7 @@ from regard.text.readers.sources import FileLines, Source, open_text
 from regard.text.tokenizers.engine import UNK
 
 KNOWN_WORDS = 10_000  # vocabulary size for the rate of unknown words on held-out text
-MIXED = "CR LF line ends among LF"
+MIXED = "CR LF line endings mixed with LF"
 ODDITIES = {
     "control characters": re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"),
     "replacement characters (U+FFFD)": re.compile("\ufffd"),
@@ -81,7 +81,9 @@ def check_text(path: str | Path, *, columns: str = "", header: str = "auto", enc
         return TextReport(str(path), {"text": survey.report(survey.kept, survey.held_out)}, ())
     surveys = {split: _Survey(open_text(files, *how)) for split, files in split_files(path).items()}
     if "train" not in surveys:
-        raise RegardError(f"The folder {str(path)!r} has no training file; name it train.txt, or give one text file.")
+        raise RegardError(
+            f"The folder {str(path)!r} has no training file; name one train.txt, or give a single text file."
+        )
     train = surveys["train"].kept + surveys["train"].held_out
     reports = {
         split: survey.report(train, None if split == "train" else survey.kept + survey.held_out)
@@ -110,7 +112,7 @@ class _Survey:
             for number, line in enumerate(text, 1):
                 self._read(number, line.encode() + b"\n")
         if not self._lengths:
-            raise RegardError(f"{text.name} has no text; give one with a sentence or paragraph per line.")
+            raise RegardError(f"{text.name} has no text; put one sentence or paragraph on each line.")
         if not self._plain_ends:
             self._odd.pop(MIXED, None)  # all line ends are the same
 

@@ -51,7 +51,7 @@ def pair_columns(table: TextTable, wanted: Wanted) -> tuple[int, int]:
         if one is None or other is None:
             raise _ask(table, _no_column(table, names_given[one is not None]), 2)
         if one == other:
-            raise _ask(table, f"{columns!r} is one column twice", 2)
+            raise _ask(table, f"{columns!r} names one column twice", 2)
         return one, other
     usual = split_names(wanted.usual) if len(table.columns) == 2 or wanted.usual != "1,2" else []
     for names in ((wanted.source, wanted.target), usual, *PAIR_NAMES):
@@ -69,8 +69,9 @@ def pair_columns(table: TextTable, wanted: Wanted) -> tuple[int, int]:
         return candidates[0], candidates[1]
     if len(candidates) == 1 and table.kind in BY_ROWS:
         raise RegardError(
-            f"{str(table.paths[0])!r} has no pairs: most lines have only one field; write source, tab, target on every "
-            "line."
+            f"{str(table.paths[0])!r} has no pairs: most lines have only one field; each line must have a "
+            "source, a tab "
+            "and a target."
         )
     raise _ask(table, "Regard cannot tell which is the source and which the target", 2)
 
@@ -79,7 +80,7 @@ def text_column(table: TextTable, columns: str = "", *, usual: str = "") -> int:
     """The column that a language model reads: the requested one, the one called text, or the only one."""
     if columns:
         if len(wanted := split_names(columns)) != 1:
-            raise _ask(table, f"a language model reads one column, not {columns!r}", 1)
+            raise _ask(table, f"a language model needs one column, not {columns!r}", 1)
         number = _find(table, wanted[0])
         if number is None:
             raise _ask(table, _no_column(table, wanted[0]), 1)

@@ -87,7 +87,9 @@ class _Transcoded(io.RawIOBase):
                 why = getattr(error, "reason", error)
                 marked = self._encoding in WIDE.values()
                 what = f"damaged {self._encoding} text" if marked else f"not {self._encoding} text, or damaged"
-                advice = "save it again as UTF-8" if marked else "name its own --data.encoding, or save it as UTF-8"
+                advice = (
+                    "save it again as UTF-8" if marked else "set --data.encoding to its encoding, or save it as UTF-8"
+                )
                 raise RegardError(f"{str(self._path)!r} is {what} ({why}); {advice}.") from None
             if not block:
                 break
@@ -111,8 +113,8 @@ def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     for number, raw in enumerate(iter(read, b""), 1):
         if len(raw) > MAX_LINE_BYTES:
             raise RegardError(
-                f"{name} has a line of more than {MAX_LINE_BYTES >> 20} MiB, line {number} counted from where "
-                "reading began; put one sentence or paragraph on each line (for example with `fold -s -w 1000`)."
+                f"{name} has a line of more than {MAX_LINE_BYTES >> 20} MiB (line {number} from where reading "
+                "started); put one sentence or paragraph on each line (for example with `fold -s -w 1000`)."
             )
         yield raw
 
@@ -160,16 +162,16 @@ def why_not_utf8(path: Path) -> str:
             return ""
     problem = f"{str(path)!r} is not UTF-8 text: {where};"
     if not likely:
-        return f"{problem} name its encoding with --data.encoding, or save it as UTF-8."
+        return f"{problem} set --data.encoding to its encoding, or save it as UTF-8."
     excel = ", as Excel saves" if likely == "cp1252" else ""
     return f"{problem} it is probably {likely}{excel}: add --data.encoding {likely}, or save it as UTF-8."
 
 
 DOCUMENTS = {  # how they begin
-    b"PK\x03\x04": "a document of an office program, or another zip archive",
-    b"\xd0\xcf\x11\xe0": "a document of an older office program",
+    b"PK\x03\x04": "an office document or another zip archive",
+    b"\xd0\xcf\x11\xe0": "a document in an older office format",
     b"%PDF-": "a PDF",
-    b"{\\rtf": "a document in rich text format",
+    b"{\\rtf": "a Rich Text Format (RTF) document",
 }
 
 
@@ -181,7 +183,7 @@ def require_text_file(path: Path, encoding: str = UTF8) -> None:
         if head.startswith(begin):
             raise RegardError(f"{str(path)!r} is {what}: save its text as plain text (UTF-8), a table as XLSX or CSV.")
     if not head.removeprefix(BOM).strip() and len(head) < LOOK:
-        raise RegardError(f"{str(path)!r} is empty; give a text with one sentence or paragraph per line.")
+        raise RegardError(f"{str(path)!r} is empty; give text with one sentence or paragraph per line.")
     if encoding_of(head, encoding).startswith("UTF-8") and (zero := head.find(b"\0")) >= 0:
         likely = likely_encoding(head)
         wide = likely.startswith("utf-16")

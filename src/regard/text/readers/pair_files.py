@@ -73,9 +73,12 @@ def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[P
     if parts := shards(folder):
         return parts
     single = [path for path in entries(folder) if path.is_file() and is_table(path)]
-    advice = f"or give the file {str(single[0])!r} itself" if len(single) == 1 else "or give one file with tabs"
+    advice = (
+        f"or give the file {str(single[0])!r} itself" if len(single) == 1 else "or give a single tab-separated file"
+    )
     raise RegardError(
-        f"The folder {str(folder)!r} has no training pairs; name them train.tsv, or train.de and train.en, {advice}."
+        f"The folder {str(folder)!r} has no training pairs; name the files train.tsv, or train.de and "
+        f"train.en, {advice}."
     )
 
 
@@ -234,8 +237,8 @@ class PairSource:
 def _too_few_fields(path: Path) -> Problem:
     def problem(what: str, line: int) -> None:
         raise RegardError(
-            f"{str(path)!r} has {what} on line {line}; write source, tab, target on every line (`regard data check` "
-            "finds all such lines)."
+            f"{str(path)!r} has {what} on line {line}; each line must have a source, a tab and a target (`regard data "
+            "check` finds all such lines)."
         )
 
     return problem
@@ -267,10 +270,10 @@ def read_pair_source(opened: PairSource) -> tuple[list[str], list[str], list[str
     units = opened.table is not None and opened.table.kind.startswith(("TMX", "XLIFF"))
     passed = pluralize(blank, "unit") + " without both languages" if units else pluralize(blank, "blank line")
     were = "was" if blank == 1 else "were"
-    about = [f"{passed} of {opened.paths[0].name} {were} passed over."] if blank else []
+    about = [f"{passed} of {opened.paths[0].name} {were} skipped."] if blank else []
     if too_long and opened.table is not None:
         lines, width = pluralize(len(too_long), "line"), pluralize(len(opened.table.columns), "field")
         has = "has" if len(too_long) == 1 else "have"
-        where = f"{lines} of {opened.paths[0].name} {has} more than {width}, first line {too_long[0]}"
-        about.append(f"{where}: the text after that was not read.")
+        where = f"{lines} of {opened.paths[0].name} {has} more than {width} (the first is line {too_long[0]})"
+        about.append(f"{where}: the extra fields were not read.")
     return sources, targets, about

@@ -163,7 +163,10 @@ class TableLines(Source):
             return described
         share = f"{group_digits(too_long)} of its first {pluralize(len(self.table.sample), 'row')}"
         has, field = "has" if too_long == 1 else "have", pluralize(width, "field")
-        return f"{described} {share} {has} more than {field}, and the rest is not read: quote fields with a delimiter."
+        return (
+            f"{described} {share} {has} more than {field}, and the extra fields are not read: quote fields that "
+            "contain a delimiter."
+        )
 
     def __iter__(self) -> Iterator[str]:
         for _, fields in self.table.rows():

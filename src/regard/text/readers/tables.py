@@ -233,7 +233,7 @@ def _with_header(
 ) -> TextTable:
     """A table whose first row may name its columns; `rows` is a sample."""
     if not rows:
-        raise RegardError(f"{str(path)!r} has no pairs; write source, tab, target on every line.")
+        raise RegardError(f"{str(path)!r} has no pairs; each line must have a source, a tab and a target.")
     _check_width(path, max(map(len, rows)))
     usual = Counter(map(len, rows)).most_common(1)[0][0]
     has_header = header == "yes" or (header == "auto" and _is_header(rows, columns))

@@ -112,7 +112,7 @@ class _Reader:
         self._stack.append(tag)
         if len(self._stack) > MAX_DEPTH:
             name = repr(str(self.path))
-            raise RegardError(f"{name} nests more than {MAX_DEPTH} elements: it is not a translation memory.")
+            raise RegardError(f"{name} nests elements more than {MAX_DEPTH} deep: it is not a translation memory.")
         given = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
         if len(self._stack) == 1 and tag in ("tmx", "xliff"):
             self.kind = "TMX" if tag == "tmx" else f"XLIFF {given.get('version', '1.2')[:8]}"

@@ -52,7 +52,10 @@ class Segmentations:
 
     def __init__(self, lines: Sequence[str], tokenizer: Tokenizer, dropout: float, seed: int, variants: int = VARIANTS):
         if tokenizer.kind != "bpe":
-            raise RegardError(f"BPE-dropout needs a bpe tokenizer, not {tokenizer.kind}; turn one of the two off.")
+            raise RegardError(
+                f"BPE-dropout needs a bpe tokenizer, not {tokenizer.kind}; set data.tokenizer to bpe or "
+                "data.bpe_dropout to 0."
+            )
         self._tokenizer, self._dropout, self._seed, self._variants = tokenizer, dropout, seed, variants
         self._words: list[tuple[int, ...]] = []  # each distinct one as bytes; <eos> is the first
         self._occurrences, self._line_ends = self._read(lines)  # the text as numbers of words; where lines end

@@ -55,7 +55,7 @@ class ImportedTokenizer(Tokenizer):
         self._engine, there = engine, json.loads(engine.to_str())
         begin, end = (engine.token_to_id(name) for name in boundaries_of(there) or ("", ""))
         if begin is None or end is None:
-            raise RegardError(" (it does not say which tokens begin and end a text)")
+            raise RegardError(" (it does not define the tokens that begin and end a text)")
         self.kind, self.normalisation, self.pretokenised, self.lossless = "imported", "none", False, False
         self.vocabulary = engine.get_vocab_size()
         self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)

@@ -94,7 +94,7 @@ def tokenise(
                 since = 0
                 _keep(stream, note, counted)
         if not counted["tokens"]:
-            raise RegardError("There are no lines to tokenize; give a text that is not empty.")
+            raise RegardError("There are no lines to tokenize; give text that is not empty.")
         stream.seek(0)
         _write_header(stream, number, counted["tokens"])  # NumPy pads headers, so the length does not change
     del counted["bytes"]
@@ -275,7 +275,7 @@ def cached(
         if not _scratch.cache_info().currsize:  # only once
             say(
                 f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenized each time; "
-                "REGARD_CACHE names another folder"
+                "set REGARD_CACHE to another folder"
             )
         path = Path(_scratch().name) / path.name
     with lock(path.with_suffix(".lock")):  # other processes that need the same text wait

@@ -55,7 +55,7 @@ def _check(kind: str, vocabulary: int | None, normalise: str) -> None:
     if vocabulary is None:
         return
     if kind == "byte" and vocabulary != 257:
-        raise RegardError("A byte vocabulary always has 257 symbols (256 bytes and <eos>); leave its size out.")
+        raise RegardError("A byte vocabulary always has 257 symbols (256 bytes and <eos>); do not set its size.")
     smallest = 257 if kind == "bpe" else 3
     if vocabulary < smallest:
         raise RegardError(f"A {kind} vocabulary of {vocabulary} is too small; give at least {smallest}.")
@@ -196,7 +196,7 @@ def encode_utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         piece = text[max(error.start - 10, 0) : error.start + 1]
-        raise RegardError(f"The text has an unpaired surrogate after {piece!r}; give valid Unicode.") from None
+        raise RegardError(f"The text has an unpaired surrogate after {piece!r}; give valid Unicode text.") from None
 
 
 def compose(text: str, normalizer: normalizers.Normalizer | None) -> str:
