@@ -140,7 +140,7 @@ def test_other_data_of_a_run_is_asked_about_in_the_same_words(regard, wrong, dat
     for verb in ("evaluate", "score"):
         advice = ADVICE.search(wrong(verb, "new", "--data", "ids.tsv"))
         assert regard(verb, "new", "--data", "ids.tsv", *advice[0].split())[0] == 0
-        assert "name that file with --data" in wrong(verb, "new", "--data.columns", "1,2")
+        assert "give that file with --data" in wrong(verb, "new", "--data.columns", "1,2")
     recipe = Path("new/recipe.toml").read_text(encoding="utf-8")
     assert 'columns = "sw,en"' in recipe
     assert 'header = "yes"' in recipe

@@ -106,7 +106,7 @@ def test_pairs_of_a_file_that_cannot_be_scored_are_left_out_and_counted(regard, 
     assert code == 0
     assert out == regard("score", labeller, "--data", moods)[1]
     total = len(whole) + 4
-    assert f"4 of {total} pairs left out: 1 without a label, 1 with a label that training has not seen, " in errors
+    assert f"4 of {total} pairs left out: 1 without a label, 1 with a label not seen in training, " in errors
     assert "1 without a text, 1 with more than 256 tokens." in errors
 
 

@@ -51,7 +51,7 @@ def test_a_language_model_is_trained_resumed_and_evaluated_in_an_encoding(regard
     code, out, _ = regard("evaluate", run, "--data", text, *CP1252, "--split", "all", "--json")
     assert code == 0
     assert json.loads(out)["characters"] == sum(map(len, FRENCH)) + len(FRENCH)
-    assert "name that file with --data" in regard("evaluate", run, *CP1252)[2]
+    assert "give that file with --data" in regard("evaluate", run, *CP1252)[2]
     assert "--data.encoding does not apply" in regard("score", run, *CP1252)[2]
 
 

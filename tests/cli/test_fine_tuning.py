@@ -200,7 +200,7 @@ def test_held_out_lines_that_the_parent_was_trained_on_are_reported(regard, copy
     tuned = ["train", "--from", copy / "lstm", "--data", copy / "cut", "--run", copy / "leaky", "--training.steps", "1"]
     code, _, errors = regard(*tuned)
     assert code == 0, errors
-    count = int(re.search(r"(\d+) of 20 lines of test \(.* were already trained on by lstm", errors)[1])
+    count = int(re.search(r"(\d+) of 20 lines of test \(.* are not held out: lstm", errors)[1])
     assert count > 10
     assert "lines of valid" not in errors
     found = seen(regard, copy / "leaky")
@@ -242,7 +242,7 @@ def test_a_wrong_from_section_is_one_sentence(regard, tmp_path, section):
     recipe = write(tmp_path / "mine.toml", ['system = "lstm"', section])
     code, _, errors = regard("train", recipe, "--run", tmp_path / "x")
     assert code == 2
-    assert "[from] has two settings" in errors
+    assert "[from] must have two settings" in errors
 
 
 def test_from_is_not_a_setting(regard, tmp_path):

@@ -108,19 +108,19 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
         shutil.copy(trained["lstm"] / name, run / name)
 
     (run / "run.json").write_text("[" + " " * MAX_JSON_BYTES)
-    refused_for("run.json", "has more than 64 MiB, so Regard did not write it")
+    refused_for("run.json", "is larger than 64 MiB, so Regard did not write it")
     header = b'{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' + b" " * (67 << 20)
     (run / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    refused_for("model.safetensors", f"more than {MAX_HEADER_BYTES >> 20} MiB")
+    refused_for("model.safetensors", f"larger than {MAX_HEADER_BYTES >> 20} MiB")
     with open(run / "tokenizer.json", "wb") as stream:
         stream.truncate(1 << 36)  # sparse; nobody reads 64 GiB for its digest
-    refused_for("tokenizer.json", "has more than 256 MiB")
+    refused_for("tokenizer.json", "is larger than 256 MiB")
     facts = json.loads((run / "run.json").read_text())
     del facts["files"], facts["blake2b"]
     (run / "run.json").write_text(json.dumps(with_digest(facts)))
     with open(run / "tokenizer.json", "wb") as stream:
         stream.truncate(tokenizer_module.MAX_FILE_BYTES + 1)
-    refused_for("tokenizer.json", "has more than 256 MiB")
+    refused_for("tokenizer.json", "is larger than 256 MiB")
 
 
 @pytest.mark.parametrize("words", [["score"], ["generate", "--prompt", "-"], ["inspect"]])

@@ -89,7 +89,7 @@ def test_every_state_is_told(regard, shelf, text_file, process):
         "runs/begun": "not begun",
     }
     assert "run.json is damaged" in rows["runs/lstm"]["why"]
-    assert "cut short" in rows["runs/gpt"]["why"]
+    assert "truncated" in rows["runs/gpt"]["why"]
     _, out, _ = regard("runs")
     assert "recipe.toml is missing" in out
     assert "not begun: runs/begun is not a run yet: its training ended before the first step" in " ".join(out.split())

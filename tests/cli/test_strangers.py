@@ -284,19 +284,19 @@ def test_links_are_not_followed_when_a_run_is_held_or_written_to(trained, here, 
     (here / "outside" / "00000001.safetensors").write_text("mine")
     run = shutil.copytree(trained["lstm"], here / "run")
     (run / "kept").symlink_to(here / "outside")
-    assert "is a link that points outside the run" in wrong("resume", run)
+    assert "is a link that points outside the run: replace it with a real folder" in wrong("resume", run)
     (run / "kept").unlink()
     (run / ".lock").unlink(missing_ok=True)
     (run / ".lock").symlink_to(here / "made")
-    assert "is not a plain file" in wrong("resume", run)
+    assert "is not a regular file" in wrong("resume", run)
     assert not (here / "made").exists()
     (run / "metrics.jsonl").unlink()
     (run / "metrics.jsonl").symlink_to(here / "made")
-    with pytest.raises(RegardError, match="not a plain file"):
+    with pytest.raises(RegardError, match="not a regular file"):
         append_line(run / "metrics.jsonl", "{}")
     (run / "metrics.jsonl").unlink()
     os.mkfifo(run / "metrics.jsonl")
-    with pytest.raises(RegardError, match="not a plain file"):
+    with pytest.raises(RegardError, match="not a regular file"):
         append_line(run / "metrics.jsonl", "{}")
     assert (here / "outside" / "00000001.safetensors").read_text() == "mine"
 

@@ -121,5 +121,5 @@ def worker(launcher, rank):
 def test_what_cannot_be_shared_is_refused_in_a_sentence(corpora, tmp_path):
     code, _, errors = ended(torchrun(tmp_path, "train", "ngram", "--data", corpora["text"], "--run", "n"))
     assert code != 0
-    assert "is trained by counting in one process: start it without torchrun" in errors
+    assert "is trained by counting in one process: run it without torchrun" in errors
     assert not (tmp_path / "n").exists()

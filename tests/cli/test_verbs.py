@@ -326,7 +326,7 @@ def test_a_budget_for_hardly_a_step_is_said_to_be_short(regard, text_file, tmp_p
     words[words.index("tiny")] = "small"
     code, _, err = regard(*words)
     assert code == 0
-    assert "Only 1 step fit into this budget: a smaller --size or use a longer --budget to learn more." in err
+    assert "Only 1 step fit into this budget: use a smaller --size or a longer --budget to learn more." in err
     code, _, err = regard(*train, "--training.steps", 2, "--run", tmp_path / "asked")
     assert code == 0
     assert "fitted" not in err

@@ -80,7 +80,7 @@ def test_an_evaluation_on_other_data_says_how_much_of_it_was_trained_on(regard, 
     shutil.copytree(counted, alone)
     facts = json.loads(regard("evaluate", alone, "--data", home / "my.txt", "--json")[1])
     assert facts["share_seen_in_training"] is None
-    assert "Regard looked at" in facts["seen_in_training"]
+    assert "Regard looked for" in facts["seen_in_training"]
 
 
 @pytest.mark.parametrize("system", ["transformer", "classifier"])

@@ -107,7 +107,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "gpt", "--model.heads", "3"], "model.heads (3) must divide model.width"),
     (["train", "gpt", "--training.batches", "stream"], "use training.batches windows"),
     (["train", "ngram", "--model.order", "9"], "model.order must be at least 1 and at most 7"),
-    (["train", "ngram", "--training.learning-rate", "1"], "counted, not trained"),
+    (["train", "ngram", "--training.learning-rate", "1"], "trained by counting"),
     (["train", "lstm", "--data.tokenizer", "bpe", "--data.vocabulary", "10"], "too small"),
     (["train", "missing.toml"], "There is no recipe"),
     (["train", "lstm", "--data", "wikitext2"], "did you mean 'wikitext-2'"),
@@ -153,7 +153,7 @@ def test_a_recipe_that_is_not_toml_or_names_no_system(wrong, tmp_path):
     recipe.write_text("system = lstm\n")
     assert "not valid TOML" in wrong("train", recipe)
     recipe.write_text("[model]\nlayers = 1\n")
-    assert "names no system" in wrong("train", recipe)
+    assert "does not name a system" in wrong("train", recipe)
     recipe.write_text('system = "lstm"\n[model]\nlayrs = 1\n')
     assert "did you mean model.layers?" in wrong("train", recipe)
 
@@ -219,10 +219,10 @@ def test_a_folder_that_is_taken_is_never_written_into(wrong, trained, text_file,
 def test_a_truncated_weights_file(wrong, broken):
     path = broken / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
-    assert "damaged or was cut short" in wrong("evaluate", broken)
+    assert "damaged or truncated" in wrong("evaluate", broken)
     path = broken / "training.safetensors"
     path.write_bytes(b"")
-    assert "damaged or was cut short" in wrong("resume", broken)
+    assert "damaged or truncated" in wrong("resume", broken)
 
 
 def test_weights_of_another_shape(wrong, broken):
@@ -263,8 +263,8 @@ def test_a_text_that_changed_or_went_away_since(wrong, regard, text_file, tmp_pa
     assert "has changed since" in wrong("evaluate", run)  # what was held out may not be any more
     assert regard("evaluate", run, "--data", text)[0] == 0
     text.unlink()
-    assert "Regard looked at" in wrong("resume", run)
-    assert "Regard looked at" in wrong("evaluate", run)
+    assert "Regard looked for" in wrong("resume", run)
+    assert "Regard looked for" in wrong("evaluate", run)
 
 
 def test_resuming_what_was_counted(wrong, trained):
@@ -428,7 +428,7 @@ def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
 
 def test_fine_tuning_refuses_what_it_would_ignore(wrong, trained, text_file, tmp_path):
     words = ["train", "--data", text_file, "--run", tmp_path / "x", "--from"]
-    assert "count both texts together" in wrong(*words, trained["ngram"])
+    assert "on both texts together" in wrong(*words, trained["ngram"])
     assert "leave out --size" in wrong(*words, trained["lstm"], "--size", "large")
     assert "leave out --data.tokenizer" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
     assert "do not fit the weights" in wrong(*words, trained["lstm"], "--model.width", "48")
@@ -463,7 +463,7 @@ def test_closed_stdin_and_a_full_pipe(process, trained):
     ("a = " + "[" * 5000, "recipe.toml"),
     ("seed = " + "9" * 5000, "thousands of digits"),
     ('system = "lstm"\nsize = []', "size must be one of"),
-    ("system = []", "names no system"),
+    ("system = []", "does not name a system"),
     ('system = "lstm"\n[data]\nvocabulary = 500000000', "at most 10000000, not 500000000"),
     ('system = "gpt"\n[model]\nlayers = 2147483647', "at most 1000, not 2147483647"),
 ])  # fmt: skip

@@ -73,7 +73,7 @@ def _curves(comparison: Comparison) -> list[str]:
     charts = [_chart(comparison, place, axis) for place, axis in ((0, "tokens seen"), (1, "seconds of training"))]
     if not any(charts):
         return []
-    return [heading("While they learned"), paragraph(comparison.task.report.curves(), "lead"), beside(*charts)]
+    return [heading("Training curves"), paragraph(comparison.task.report.curves(), "lead"), beside(*charts)]
 
 
 def _chart(comparison: Comparison, place: int, axis: str) -> str:

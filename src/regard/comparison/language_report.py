@@ -143,7 +143,7 @@ def curves() -> str:
 def samples(comparison: Comparison) -> list[str]:
     prompt = comparison.plan.facts["prompt"]
     return [
-        heading("What they write"),
+        heading("Samples"),
         paragraph(
             "All texts continue the same prompt (gray) with the same seed at temperature 0.8, using the weights "
             "of seed 1.",

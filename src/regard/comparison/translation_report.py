@@ -159,7 +159,7 @@ def samples(comparison: Comparison) -> list[str]:
     ]
     return [
         *(lengths if chart else []),
-        heading("What they write"),
+        heading("Samples"),
         paragraph("Test sentences from short to long, translated with the weights of seed 1.", "lead"),
         *(_example(comparison, number, sources, references) for number in comparison.plan.facts["examples"]),
     ]

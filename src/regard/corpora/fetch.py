@@ -46,7 +46,7 @@ def fetch(name: str, *, progress: Progress | None = None, mirror: str | None = N
     """
     if name not in CATALOGUE:
         close = closest(name, CATALOGUE)
-        advice = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(CATALOGUE)}."
+        advice = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(CATALOGUE)}."
         raise RegardError(f"There is no download {name!r}; {advice}")
     mirror = mirror or os.environ.get("REGARD_MIRROR")
     base = mirror.rstrip("/") + "/" if mirror else "https://"
@@ -119,7 +119,8 @@ def _download(file: File, url: str, path: Path, progress: Progress | None) -> No
             )
         if file.sha256 is None and (first := _recorded(path)) not in (None, digest):
             raise RegardError(
-                f"{url} is not the {file.name} that was fetched first (SHA-256 {digest[:12]}…, not {first[:12]}…), so "
+                f"{url} no longer provides the {file.name} that was downloaded the first time (SHA-256 "
+                f"{digest[:12]}…, not {first[:12]}…), so "
                 "it was discarded: its publisher or someone else has changed it. To accept it, remove "
                 f"{_record(path)}."
             )
@@ -187,7 +188,7 @@ def _unpack(archive: IO[bytes], member: str, url: str, stream: IO[bytes]) -> Non
         try:
             yield
         except KeyError:
-            raise RegardError(f"{url} is a zip archive without {member!r}; try again later.") from None
+            raise RegardError(f"{url} is a zip archive that does not contain {member!r}; try again later.") from None
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError):
             raise RegardError(
                 f"{url} is not a complete zip archive that contains {member!r}; try again later."

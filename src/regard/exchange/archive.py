@@ -96,7 +96,7 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     if path.is_symlink() or not path.is_file():
-        raise RegardError(f"{path} is a link or not a plain file: replace it with the file itself.")
+        raise RegardError(f"{path} is a link or not a regular file: replace it with the file itself.")
     with reading(path) as stream:
         yield stream
 

@@ -70,7 +70,7 @@ class Ancestors:
             made["lines"] = len(own)
             lines = np.union1d(lines, own)
         except RegardError:  # whose sentence has paths of this machine, and a record travels
-            why = "its text was not there, or had changed" if recipe.data.corpus else "it was imported"
+            why = "its text was missing or had changed" if recipe.data.corpus else "it was imported"
             made["unknown"] = f"what {made['run']}, from which it started, was trained on ({why})"
         return cls((made, *earlier.runs), lines)
 
@@ -94,15 +94,15 @@ class Ancestors:
         """Sentences on how much of each held-out split they were trained on: that much of it is not held out."""
         if not self.runs:
             return []
-        who = f"{self.runs[0]['run']}{' or its ancestors' * (len(self.runs) > 1)}"
+        who = f"{self.runs[0]['run']}{' or one of its ancestors' * (len(self.runs) > 1)}"
         found, what = [], corpus.splits["train"].unit
         for split, asked in corpus.splits.items():
             counts = Counter(asked.hashes()) if split != "train" else Counter()
             if shared := sum(counts[number] for number in self.among(counts)):
                 share = f"{group_digits(shared)} of {pluralize(counts.total(), what)} of {split}"
                 percent = f"{100 * shared / counts.total():.1f} %"
-                verb = "was" if shared == 1 else "were"
-                found.append(f"{share} ({percent}) {verb} already trained on by {who}, and so not held out.")
+                verb, it = ("is", "it") if shared == 1 else ("are", "them")
+                found.append(f"{share} ({percent}) {verb} not held out: {who} was already trained on {it}.")
         held_out = " or ".join(split for split in corpus.splits if split != "train")
         if self.unknown:
             return [

@@ -78,8 +78,8 @@ def check_start(
     """Refuse settings that a fine-tuned run takes from the run it starts from."""
     if is_counted(before):
         raise RegardError(
-            f"{start} is {with_article(before.system)}, which is counted, not trained: count both texts "
-            "together instead."
+            f"{start} is {with_article(before.system)}, which is trained by counting, so it cannot be "
+            "fine-tuned: train a new one on both texts together."
         )
     if system is not None and find(system).name != before.system:
         raise RegardError(

@@ -89,7 +89,7 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
             return recipe.replace(data={"corpus": str(place)})
     looked = ", ".join(map(str, places))
     raise RegardError(
-        f"The data that {folder} was trained on are missing; Regard looked at {looked}: put them back there, or "
+        f"The data that {folder} was trained on is missing; Regard looked for {looked}: restore it there, or "
         "evaluate on other data with --data."
     )
 
@@ -100,8 +100,8 @@ def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
         raise RegardError(f"{folder / 'run.json'} is damaged: it does not record the corpus of {folder}.")
     if corpus.checksum() != known.get("checksum"):
         raise RegardError(
-            f"{recipe.data.corpus} has changed since {folder} was trained on it; restore it, evaluate on another "
-            f"with --data, or train a new run with --from {folder}."
+            f"{recipe.data.corpus} has changed since {folder} was trained on it; restore it, evaluate on other "
+            f"data with --data, or train a new run with --from {folder}."
         )
     return corpus
 
@@ -110,7 +110,7 @@ def refuse_reading(columns: str, encoding: str) -> None:
     """Refuses options for reading a file if no other file is read."""
     for name, given in (("columns", columns), ("encoding", not is_utf8(check_encoding(encoding)))):
         if given:
-            raise RegardError(f"--data.{name} describes how to read another file: name that file with --data.")
+            raise RegardError(f"--data.{name} describes how to read another file: give that file with --data.")
 
 
 def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
@@ -118,7 +118,7 @@ def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
     found = isinstance(data, str | Path) and Path(data).is_file()
     if split == ALL and not found:
         given = f", but {data} is not a file" if isinstance(data, str | Path) else ""
-        raise RegardError(f"--split all reads the whole of --data{given}: give a file with --data, or name a split.")
+        raise RegardError(f"--split all reads a whole file{given}: give a file with --data, or name a split.")
     return found
 
 

@@ -14,7 +14,7 @@ HEADER = "whether the first line of a table names its columns: yes, no, or auto 
 NORMALISE = "Unicode normalization: nfc, nfkc or none"
 MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
 TOKENIZERS = ("auto", "word", "char", "byte", "bpe", "imported")  # the last of runs that were imported with their own
-TOKENIZER = "word, char, byte or bpe; auto = by the corpus; imported = of an imported model"
+TOKENIZER = "word, char, byte or bpe; auto = depends on the corpus; imported = an imported model's own"
 VOCABULARY = "maximum number of symbols; 0 = all words or characters; for bpe, depends on the corpus"
 
 
@@ -23,7 +23,7 @@ class DataSettings(CheckedSettings):
     """Running text, for a language model."""
 
     section = "data"
-    missing = "a text: say which one"  # what an imported run lacks
+    missing = "its text: name one"  # what an imported run lacks
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
     columns: str = setting("", "column of a table (CSV, TMX, JSON Lines, …) to read, by name or number: en, 2")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
@@ -45,7 +45,7 @@ class PairDataSettings(CheckedSettings):
     """Sentence pairs, for a system that reads a source and writes a target."""
 
     section = "data"
-    missing = "pairs: say which ones"
+    missing = "its pairs: name a file of pairs"
     corpus: str = setting("phrasebook", "a built-in or known corpus, a .tsv file (source⇥target), or a folder of files")
     columns: str = setting("", "source and target columns of a table, by name or number: sw,en or 2,3")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))

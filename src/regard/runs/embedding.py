@@ -59,6 +59,6 @@ def _states(model: Model, tokens: Tensor, lengths: Tensor, layer: int | None) ->
         parts = model.explain(tokens, None, lengths)[2]
     layers = [one["hidden"] for one in parts.get("layers", {}).values() if isinstance(one, dict) and "hidden" in one]
     if not 1 <= layer <= len(layers):
-        known = f"1 to {len(layers)}" if layers else "the last one alone: leave it out"
-        raise RegardError(f"This model has no layer {layer} with states of its own; it has {known}.")
+        known = f"layers 1 to {len(layers)}" if layers else "the last layer only: do not give a layer"
+        raise RegardError(f"This model has no states for layer {layer}; it has those of {known}.")
     return layers[layer - 1]

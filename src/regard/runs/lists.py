@@ -54,7 +54,7 @@ def _checked(text: object, number: int, breaks: str) -> str:
             f"Item {number} of the data is of type {type(text).__name__}: give strings, or pairs of them."
         )
     if found := next((sign for sign in breaks if sign in text), None):
-        what = "a tab" if found == "\t" else "a line break: give one item for each line"
+        what = "a tab" if found == "\t" else "a line break: give one item per line"
         raise RegardError(f"Item {number} of the data contains {what}.")
     return text
 

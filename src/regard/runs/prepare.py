@@ -86,7 +86,7 @@ def data_of(folder: Path, recipe: Recipe) -> Data:
     if data.made_up != read_facts(folder)["corpus"].get("made_up", ""):
         raise RegardError(
             f"{recipe.data.monolingual} or {recipe.data.translator} has changed since {folder} was trained with "
-            f"them; put them back, or train a new run with --from {folder}."
+            f"them; restore them, or train a new run with --from {folder}."
         )
     return data
 
@@ -114,7 +114,7 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
         model.load_state_dict(weights)
     except RuntimeError:
         raise RegardError(
-            f"These model settings do not fit the weights of {recipe.start.run}: leave model.* out."
+            f"These model settings do not fit the weights of {recipe.start.run}: remove the settings model.*."
         ) from None
     ancestors = Ancestors.and_itself(Path(recipe.start.run), recipe.start.weights)
     notes = ancestors.notes(data.corpus)

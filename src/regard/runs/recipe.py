@@ -54,7 +54,9 @@ class Start:
             return None
         known = isinstance(said, Mapping) and said.keys() <= {"run", "weights"} and said.get("run")
         if not known or not all(isinstance(value, str) and "\0" not in value for value in said.values()):
-            raise RegardError('[from] has two settings: run = "runs/parent" and weights = "the digest of its weights".')
+            raise RegardError(
+                '[from] must have two settings: run = "runs/parent" and weights = "the digest of its " "weights".'
+            )
         return cls(**said)
 
 
@@ -122,7 +124,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     try:
         built = {part: sections[part](**values[part]) for part in sections}
     except TypeError as error:  # only one's own file can set what is not there
-        raise RegardError(f"The SIZES or TRAINING of {entry.name} do not fit: {error}.") from None
+        raise RegardError(f"The SIZES or TRAINING of {entry.name} are invalid: {error}.") from None
     if isinstance(built["training"], Training):
         built["training"] = built["training"].for_context(getattr(built["model"], "context", None))
     start = next(filter(None, map(Start.of, reversed(trees))), None)
@@ -170,7 +172,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     except ValueError:
         raise RegardError(f"{path} has a number with thousands of digits: shorten it.") from None
     if not isinstance(tree.get("system"), str) or "\0" in tree["system"]:
-        raise RegardError(f'{path} names no system; begin it with a line such as system = "lstm".')
+        raise RegardError(f'{path} does not name a system; start it with a line such as system = "lstm".')
     return tree
 
 
@@ -232,11 +234,7 @@ def parse_overrides(words: Sequence[str], options: Sequence[str] = (), system: s
     while words:
         word = words.pop(0)
         if not word.startswith("--"):
-            how = (
-                f"data is given as --data {word}"
-                if os.path.exists(word)
-                else "settings are written --section.key value"
-            )
+            how = f"give data as --data {word}" if os.path.exists(word) else "write settings as --section.key value"
             raise RegardError(f"Unexpected argument {word!r}: {how}.")
         key, equals, value = word[2:].partition("=")
         if not equals:
@@ -277,7 +275,7 @@ def _lay_over(
         types = get_type_hints(sections[part])
         for name, value in content.items():
             if name not in types:
-                why = f"{system} is counted, not trained: " if sections[part] is CountTraining else ""
+                why = f"{system} is trained by counting: " if sections[part] is CountTraining else ""
                 near = did_you_mean(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
                 raise RegardError(f"{why}{system} has no setting {part}.{name}{near}")
             values[part][name] = _typed(f"{part}.{name}", value, types[name])
@@ -286,7 +284,7 @@ def _lay_over(
 def _section(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
     content = tree.get(part, {})
     if not isinstance(content, Mapping):
-        raise RegardError(f"{part} is a section: write its settings below [{part}].")
+        raise RegardError(f"{part} is a section: put its settings under [{part}].")
     return content
 
 

@@ -62,12 +62,13 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
         tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
-        notes.append(f"Training: steps of {tokens} tokens, which fill this GPU, with a rate of {rate:g}.")
+        notes.append(f"Training: steps of {tokens} tokens, which fill this GPU, with a learning rate of {rate:g}.")
     if changes := validation_schedule(recipe.training, recipe.given):
         recipe = recipe.replace(training=changes)
         count = pluralize(recipe.training.validations, "validation")
         notes.append(
-            f"Training: up to {count}, spread over the time; --training.evaluate-every N makes one every N steps."
+            f"Training: up to {count}, spread evenly over the budget; --training.evaluate-every N makes one "
+            "every N steps."
         )
     changes = small_corpus_defaults(recipe.training, corpus.tokens, corpus.longest, recipe.given)
     built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # ladders on these set what they need
@@ -98,9 +99,9 @@ def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
     if getattr(recipe.model, "dropout", None) != BY_CORPUS:
         return recipe, []
     chosen = dropout_for(pairs)
-    many = "few and quickly memorised" if chosen == dropout_for(0) else "many"
+    many = "few and quickly memorized" if chosen == dropout_for(0) else "many"
     return recipe.replace(model={"dropout": chosen}), [
-        f"Dropout: {chosen}, since {group_digits(pairs)} pairs are {many}."
+        f"Dropout: {chosen}, because {group_digits(pairs)} pairs are {many}."
     ]
 
 
@@ -186,8 +187,8 @@ def describe_plan(settings: GradientTraining, tokens: int) -> str:
     few = f"{group_digits(tokens)} tokens{' of both sides' * settings.on_pairs} are few"
     if settings.budget:
         return (
-            f"Training: {few}, so steps have {group_digits(settings.batch_tokens)} of them, "
-            f"with {group_digits(settings.warmup)} of warm-up."
+            f"Training: {few}, so each step reads {group_digits(settings.batch_tokens)} of "
+            f"them, with {group_digits(settings.warmup)} steps of warm-up."
         )
     most = pluralize(max(1, round(epochs(settings, tokens))), "epoch")
     ends = f", or until {pluralize(settings.patience, 'validation')} bring no improvement" if settings.patience else ""

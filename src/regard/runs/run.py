@@ -140,7 +140,7 @@ class Run:
             raise RegardError(f"Text {number} is empty, so it has no vector: leave it out.")
         if self.model.context is not None and len(tokens) > self.model.context:
             raise RegardError(
-                f"Text {number} has {len(tokens)} tokens, but the model reads {self.model.context}: cut it."
+                f"Text {number} has {len(tokens)} tokens, but the model reads at most {self.model.context}: shorten it."
             )
         return tokens
 

@@ -87,12 +87,12 @@ def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapp
         _score(evaluation) if evaluation else "",
         *_curves(run, entries),
         *_written(shown),
-        heading("Where it comes from"),
+        heading("Provenance"),
         side_by_side_texts(_provenance(facts, Ancestors.of(run.folder).runs)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
         folded("The recipe: every setting", sample("", written_in(run.recipe, run.folder))),
         folded(
-            "Commands: add the score on the test split to this page; repeat the training",
+            "Commands that add the test score to this page and repeat the training",
             command(f"regard evaluate {run.folder}"),
             command(f"regard train {run.folder / 'recipe.toml'}"),
         ),
@@ -123,8 +123,8 @@ def finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> s
 
 def _unmeasured(run: AnyRun) -> str:
     if not is_counted(run.recipe):
-        return "It has not been validated yet."
-    said = "It was counted, not trained step by step."
+        return "This run has not been validated yet."
+    said = "This model was trained by counting, not step by step."
     loss: Any = read_note(run.folder / WEIGHTS).get("validation_loss")
     return f"{said} Perplexity on the validation split: {_number(math.exp(loss))}." if is_number(loss) else said
 
@@ -191,7 +191,7 @@ def _curves(run: AnyRun, entries: Sequence[Entry]) -> list[str]:
     ]
     if not any(charts):
         return []
-    return [heading("While it learned"), paragraph(_why_they_differ(run), "lead"), beside(*charts)]
+    return [heading("Training curves"), paragraph(_why_they_differ(run), "lead"), beside(*charts)]
 
 
 def _chart(entries: Sequence[Entry], key: str, title: str, log: bool = False) -> str:
@@ -250,12 +250,12 @@ def _written(shown: Sequence[dict[str, str]]) -> list[str]:
     if not shown:
         return []
     if "" in shown[0]:
-        lead = "From the beginning of a line, at temperature 0.8, with seeds 1 and 2."
+        lead = "Sampled from the start of a line, at temperature 0.8, with seeds 1 and 2."
         texts = [sample("", one[""]) for one in shown]
     else:
         lead = "The first held-out examples, with the model's answers."
         texts = [side_by_side_texts(one, quiet=["source"]) for one in shown]
-    return [heading("What it writes"), paragraph(lead, "lead"), *texts]
+    return [heading("Samples"), paragraph(lead, "lead"), *texts]
 
 
 # -- where it comes from ---------------------------------------------------------------------------------------------

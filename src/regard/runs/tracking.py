@@ -125,14 +125,14 @@ class TensorBoard:
 
         place = folder / "tensorboard"
         if place.is_symlink():
-            raise RegardError(f"{place} is a link that points outside the run")
+            raise RegardError(f"{place} is a link that points outside the run: replace it with a real folder")
         for old in place.glob("events.out.tfevents.*"):
             old.unlink()
         self.writer = SummaryWriter(place, purge_step=0, flush_secs=10)  # a TensorBoard that looks on forgets the old
         for summary in hparams(hyperparameters(recipe), {"valid/loss": 0}):
             self.writer._get_file_writer().add_summary(summary)
         self.writer.add_text("recipe", as_markdown([{"": written_in(recipe, folder)}]), 0)
-        say(f"tensorboard --logdir {folder.parent} shows its curves")
+        say(f"to see the curves: tensorboard --logdir {folder.parent}")
 
     def add(self, row: Entry, when: float | None = None) -> None:
         for name, value in scalars(row).items():
@@ -174,7 +174,7 @@ class MLflow:
                 self.client.log_param(self.run, name, value)
             write_text(folder / "mlflow.json", json.dumps({"tracking_uri": where, "run_id": self.run}) + "\n")
         self.known = {name: self._last_step(name) for name in ("train/loss", "valid/loss")}
-        say(f"mlflow ui --backend-store-uri {where} shows its curves")
+        say(f"to see the curves: mlflow ui --backend-store-uri {where}")
 
     def _found(self, path: Path, where: str) -> str:
         """The id under which this run is known there already; "" if it is not."""

@@ -156,8 +156,8 @@ def train_recipe(
         tokens = trainer.settings.batch_tokens
         limit = trainer.settings.limit
         if limit.unit == "tokens" and limit.amount < tokens:
-            said = f"{limit.amount:g} tokens are less than one step of {group_digits(tokens)}"
-            say(f"Budget: {said}; a time has its unit, as in {limit.amount:g}s.")
+            said = f"{limit.amount:g} tokens are less than one step of {group_digits(tokens)} tokens"
+            say(f"Budget: {said}; for a time, add the unit, as in {limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors, ready.data.chat_template)
         trainer.save()
         write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)
@@ -175,7 +175,7 @@ def _train_together(
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
-        raise RegardError(f"{recipe.system} is trained by counting in one process: start it without torchrun.")
+        raise RegardError(f"{recipe.system} is trained by counting in one process: run it without torchrun.")
     with new_folder(recipe, folder) if group.is_first else nullcontext() as made:
         folder = Path(group.broadcast(str(made)))
         if group.is_first:
@@ -248,7 +248,7 @@ def continue_training(
         if trainer.settings.limit.unit == "seconds" and at.step < FEW_STEPS:
             steps = pluralize(at.step, "step")
             smaller = "a smaller --size or " * has_smaller(recipe)
-            say(f"Only {steps} fit into this budget: {smaller}use a longer --budget to learn more.")
+            say(f"Only {steps} fit into this budget: use {smaller}a longer --budget to learn more.")
         run = load(folder, device=str(trainer.device))
         if trainer.group.is_first:
             shown = write_report(run, ready.data.examples)

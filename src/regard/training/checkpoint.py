@@ -74,7 +74,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError:
         raise RegardError(f"{path} is missing.") from None
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
+        raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or truncated.") from None
     if not isinstance(note, dict):
         raise RegardError(f"{path} is damaged: its header was not written by Regard.")
     if note.pop(DIGEST, None) != _digest(tensors, note):

@@ -126,7 +126,8 @@ def join(device: str) -> Group:
         if on_gpus:
             if local_rank() >= torch.cuda.device_count():
                 raise RegardError(
-                    f"There are more processes than GPUs ({torch.cuda.device_count()}) here: lower --nproc-per-node."
+                    f"There are more processes than GPUs ({torch.cuda.device_count()}) on this machine: lower "
+                    "--nproc-per-node."
                 )
             torch.cuda.set_device(local_rank())
         dist.init_process_group("cuda:nccl,cpu:gloo" if on_gpus else "gloo", timeout=PATIENCE)
@@ -185,6 +186,6 @@ def is_dtensor(tensor: Tensor) -> bool:
 def refuse_few_rows(rows: int, group: Group) -> None:
     if rows < group.size:
         raise RegardError(
-            f"{group.size} processes need at least as many sequences per batch, but it has {rows}: raise "
-            "training.batch_tokens."
+            f"{group.size} processes need at least as many sequences per batch, but a batch has {rows}: "
+            "raise training.batch_tokens."
         )

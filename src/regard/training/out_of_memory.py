@@ -78,7 +78,7 @@ def how_to_go_on(
     row = f"training.window (now {settings.window})" if isinstance(settings, Training) else "data.longest"
     other = f"{row}, training.batch_tokens (now {settings.batch_tokens}) or model" if doing == "step" else "model"
     return (
-        f"{what}: free some, then run `regard resume {folder}`; it continues from {place}. "
+        f"{what}: free some memory, then run `regard resume {folder}`; it continues from {place}. "
         f"Or train again with a smaller {other}."
     )
 

@@ -161,7 +161,7 @@ def test_each_sentence_names_the_field():
         ({"some": ["a"] * 4}, "some must be a list of at most 3 entries, not list."),
         ({"some": ["a", 3]}, "some[1] must be a text, not 3."),
         ({"more": ["a", ""]}, "more must be 1 to 3 words."),
-        ({"more": ["a"] * 4}, "more has 4 texts; at most 3 at once."),
+        ({"more": ["a"] * 4}, "more has 4 texts; at most 3 are accepted at once."),
         ({"inner": [{}]}, "a must be a whole number, but is missing."),
         ({"knobs": {"k": "1"}}, 'knobs.k must be a number, not "1".'),
         ({"form": "x"}, 'There is no field "form": did you mean from?'),

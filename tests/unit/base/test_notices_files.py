@@ -63,7 +63,7 @@ def test_the_header_of_a_tensor_file_has_at_most_16_mebibytes(tmp_path, size, fi
     if fits:
         check_tensor_file(path)
     else:
-        with pytest.raises(ValueError, match="more than 16 MiB"):
+        with pytest.raises(ValueError, match="larger than 16 MiB"):
             check_tensor_file(path)
 
 
@@ -90,7 +90,7 @@ def test_a_link_or_a_pipe_is_not_written_to(tmp_path):
     (tmp_path / "link").symlink_to(target)
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe"):
-        with pytest.raises(RegardError, match="not a plain file"):
+        with pytest.raises(RegardError, match="not a regular file"):
             append_line(tmp_path / name, "more")
     assert target.read_text() == "before\n"
     with pytest.raises(RegardError, match="pipe or a device"):
@@ -156,7 +156,7 @@ def test_digests_are_those_of_files_that_were_written_before(tmp_path):
 def test_a_file_that_is_too_large_is_regards_own_or_anothers(tmp_path, foreign, said):
     (tmp_path / "x.json").write_bytes(b'{"a": 1}')
     for read in (read_whole, read_object):
-        with pytest.raises(RegardError, match=f"more than 7 bytes, .*{said}"):
+        with pytest.raises(RegardError, match=f"larger than 7 bytes, .*{said}"):
             read(tmp_path / "x.json", 7, **foreign)
     with open(tmp_path / "x.json", "rb") as stream, pytest.raises(RegardError, match=said):
         check_size(stream, tmp_path / "x.json", 7, **foreign)

@@ -293,7 +293,7 @@ def test_the_machine_is_what_the_system_says(monkeypatch):
     monkeypatch.setattr(Path, "read_text", lambda path, **how: "1048576\n")
     assert device.device_memory(cpu) == 1048576
     for name in ("tpu", "meta", "cuda:99", ""):
-        with pytest.raises(RegardError, match="is not available here"):
+        with pytest.raises(RegardError, match="is not available on this machine"):
             device.pick_device(name)
 
 

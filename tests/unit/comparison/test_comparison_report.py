@@ -471,7 +471,7 @@ def test_curves_are_means_over_seeds_with_each_seed_pale(compared, drawn):
     curves = {"lstm": [*steps, (100, 10.0, math.log(30))], "gpt": [(7, 0.5, math.log(45)), (25, 41.0, math.log(20))]}
     done = compared(curves=curves)
     page = pages.comparison_page(done)
-    assert page.index("While they learned") < page.index("What they write") < page.index("How it was measured")
+    assert page.index("Training curves") < page.index("Samples") < page.index("How it was measured")
     (tokens, by_tokens), (seconds, by_seconds) = drawn
     names = [(line.name, line.level, line.faint) for line in tokens]
     strong = [("2-gram", True, False), ("5-gram", True, False), ("lstm", False, False), ("gpt", False, False)]
@@ -502,9 +502,9 @@ def test_a_beginning_is_cut_off_where_it_is_a_fifth_higher_than_all_that_follows
 
 
 def test_without_a_course_no_curve_is_shown(compared):
-    assert "While they learned" not in pages.comparison_page(compared({"2-gram": [3.0], "5-gram": [2.5]}))
+    assert "Training curves" not in pages.comparison_page(compared({"2-gram": [3.0], "5-gram": [2.5]}))
     point = {"lstm": [(100, 10.0, 3.0)]}
-    assert "While they learned" not in pages.comparison_page(compared(curves=point))
+    assert "Training curves" not in pages.comparison_page(compared(curves=point))
 
 
 def test_a_logarithmic_axis_needs_points_above_zero(compared, drawn):

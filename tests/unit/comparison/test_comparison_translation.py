@@ -309,7 +309,7 @@ def test_who_does_not_differ_from_the_best_is_tied_with_it(compared):
     badges = re.findall(r"scope=row>(\w+) <span class=\"tag\">(.*?)</span>", page)
     assert dict(badges) == {"seq2seq": "tied best", "bahdanau": "tied best"}
     assert "One seed: " in re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)  # a limit of the finding
-    assert "While they learned" not in page  # no curve has a course
+    assert "Training curves" not in page  # no curve has a course
 
 
 @pytest.mark.parametrize("bahdanau", [0.1, 0.6])  # far better than the others, and level with one

@@ -48,7 +48,7 @@ def test_it_opens_elsewhere_with_the_same_weights_and_can_be_resumed(trained, ar
     assert [s.log_probability for s in back.score(lines)] == [s.log_probability for s in trained.score(lines)]
     kept = {path.name for path in trained.folder.iterdir()} - {"report.html", ".lock"}
     assert {path.name for path in back.folder.iterdir()} == kept
-    with pytest.raises(RegardError, match="was trained on are missing"):
+    with pytest.raises(RegardError, match="was trained on is missing"):
         back.evaluate()
     (back.folder / "my.txt").write_bytes((trained.folder.parent / "my.txt").read_bytes())
     assert back.evaluate()["perplexity"] == pytest.approx(trained.evaluate()["perplexity"])
@@ -102,7 +102,7 @@ def test_what_is_not_a_plain_file_of_the_run_is_never_packed(trained, tmp_path, 
         os.mkfifo(file)
     else:
         file.mkdir()
-    with pytest.raises(RegardError, match=f"{file.name} is a link or not a plain file"):
+    with pytest.raises(RegardError, match=f"{file.name} is a link or not a regular file"):
         export(run, "archive", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
 
@@ -113,7 +113,7 @@ def test_a_recipe_or_record_that_is_a_link_is_never_packed(trained, tmp_path, na
     shutil.copytree(trained.folder, run)
     (run / name).rename(tmp_path / name)
     (run / name).symlink_to(tmp_path / name)
-    with pytest.raises(RegardError, match=f"{name} is a link or not a plain file"):
+    with pytest.raises(RegardError, match=f"{name} is a link or not a regular file"):
         export(run, "archive", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
 
@@ -126,7 +126,7 @@ def test_code_that_is_a_link_is_never_packed(trained, tmp_path):
     (run / "run.json").write_text(json.dumps(with_digest(facts)))
     (tmp_path / "secret.py").write_text(MINE)
     (run / "mine.py").symlink_to(tmp_path / "secret.py")
-    with pytest.raises(RegardError, match=r"mine.py is a link or not a plain file"):
+    with pytest.raises(RegardError, match=r"mine.py is a link or not a regular file"):
         export(run, "archive", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
 

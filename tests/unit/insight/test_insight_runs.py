@@ -108,7 +108,7 @@ def test_weights_of_a_moment_are_opened_by_their_step(folder):
     )
     first, last = (regard.load(folder / "moments", weights=weights) for weights in ("0", "4"))
     assert first.trace("the cat").entropy[0] > last.trace("the cat").entropy[0]
-    with pytest.raises(RegardError, match="it has those of steps 0, 2, 4"):
+    with pytest.raises(RegardError, match="choose one of the steps 0, 2, 4"):
         regard.load(folder / "moments", weights="3")
 
 

@@ -124,7 +124,7 @@ def test_weights_of_a_step_are_those_of_that_step(translator):
         assert int(path.stem) == step
         for name, weight in read_weights(translator.folder, str(step)).items():
             assert torch.equal(weight, load_tensors(path)[0][name])
-    with pytest.raises(RegardError, match="no weights of step 5: it has those of steps"):
+    with pytest.raises(RegardError, match="no weights of step 5: choose one of the steps"):
         read_weights(translator.folder, "5")
     with pytest.raises(RegardError, match="must be best, last, or a step"):
         read_weights(translator.folder, "newest")
@@ -179,7 +179,7 @@ def test_whether_figures_can_be_compared_is_said(counted, translator, tmp_path):
     assert found["settings"] == {"device": [facts["device"], "abacus"], "torch": [facts["torch"], "0.1"]}
     order = changed(counted, tmp_path, "order", recipe={**facts["recipe"], "model": {"order": 2}})
     assert compare_runs([folder, order])["settings"]["model.order"] == [3, 2]
-    with pytest.raises(RegardError, match="Name two runs or more"):
+    with pytest.raises(RegardError, match="Name at least two runs"):
         compare_runs([folder])
     assert short_names(["runs/one", "runs\\two/"]) == ["one", "two"]
     assert short_names(["a/one", "b/one"]) == ["a/one", "b/one"]
@@ -237,7 +237,7 @@ def test_data_are_found_where_they_were_or_beside_the_run_or_here(counted, tmp_p
     here.mkdir()
     monkeypatch.chdir(here)
     recipe = counted.recipe.replace(data={"corpus": str(tmp_path / "gone" / "text.txt")})
-    with pytest.raises(RegardError, match="are missing; Regard looked at"):
+    with pytest.raises(RegardError, match="is missing; Regard looked for"):
         with_data_found(run, recipe)
     for place in (here, run, tmp_path / "gone"):
         place.mkdir(exist_ok=True)
@@ -255,7 +255,7 @@ def test_the_split_is_test_unless_there_is_none(counted):
         choose_split(corpus, "dev")
     assert is_whole_file(counted.recipe.data.corpus, "all")
     assert not is_whole_file("phrasebook", None)
-    with pytest.raises(RegardError, match="--split all reads the whole of --data, but phrasebook is not a file"):
+    with pytest.raises(RegardError, match="--split all reads a whole file, but phrasebook is not a file"):
         is_whole_file("phrasebook", "all")
     refuse_reading("", "utf-8")
     for columns, encoding in (("1,2", "utf-8"), ("", "latin-1")):
@@ -319,9 +319,9 @@ def test_how_much_of_held_out_text_an_ancestor_was_trained_on(counted):
     known = Ancestors((parent,), np.sort(np.array(test[:3], np.uint64)))
     (note,) = known.notes(corpus)
     share = f"{100 * 3 / len(test):.1f} %"
-    assert note == f"3 of {len(test)} lines of test ({share}) were already trained on by parent, and so not held out."
+    assert note == f"3 of {len(test)} lines of test ({share}) are not held out: parent was already trained on them."
     one = Ancestors((parent, parent), np.array(test[:1], np.uint64)).notes(corpus)[0]
-    assert "was already trained on by parent or its ancestors" in one
+    assert "is not held out: parent or one of its ancestors was already trained on it." in one
     assert Ancestors((parent,)).notes(corpus) == ["No line of valid or test was in the training data of parent."]
     assert Ancestors().notes(corpus) == []
     unknown = Ancestors(({**parent, "unknown": "what parent was trained on"},)).notes(corpus)

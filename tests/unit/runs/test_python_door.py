@@ -218,7 +218,7 @@ def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translato
     assert translator.evaluate("all", data=pairs)["sentences"] == len(PAIRS)
     for run in (lstm, translator):
         for data in (None, tmp_path):
-            with pytest.raises(regard.RegardError, match="split all reads the whole of data"):
+            with pytest.raises(regard.RegardError, match="split all reads a whole file"):
                 run.evaluate("all", data=data)
 
 
@@ -353,7 +353,7 @@ def test_a_run_that_was_stopped_at_once_has_a_page(lstm, tmp_path):
     early = shutil.copytree(lstm.folder, tmp_path / "early")
     for name in ("metrics.jsonl", "model.safetensors"):
         (early / name).unlink()
-    assert "It has not been validated yet." in run_page(regard.load(early, weights="last"))
+    assert "This run has not been validated yet." in run_page(regard.load(early, weights="last"))
     with pytest.raises(RegardError, match=r"There is no .*model\.safetensors"):
         read_note(early / "model.safetensors")
     (early / "run.json").unlink()
@@ -410,9 +410,9 @@ def test_a_run_where_a_system_or_another_name_was_meant_is_recognised(lstm):
         check_systems([str(lstm.folder)])
     with pytest.raises(RegardError, match=rf"There is no run .*: did you mean {lstm.folder}\?"):
         regard.load(lstm.folder.with_name("lsmt"))
-    with pytest.raises(RegardError, match=r"There is no run .*zebra; `regard train` makes one"):
+    with pytest.raises(RegardError, match=r"There is no run .*zebra; `regard train` creates one"):
         regard.load(lstm.folder.with_name("zebra"))
     with pytest.raises(RegardError, match="There is no run"):
         regard.load(lstm.folder / "nowhere" / "lstm")
-    with pytest.raises(RegardError, match=f"data is given as --data {lstm.folder}"):
+    with pytest.raises(RegardError, match=f"give data as --data {lstm.folder}"):
         parse_overrides([str(lstm.folder)], (), "lstm")

@@ -94,7 +94,7 @@ def test_every_bound_is_checked_said_and_documented(system):
 
 
 def test_a_counted_system_refuses_what_only_training_has():
-    with pytest.raises(RegardError, match="counted, not trained"):
+    with pytest.raises(RegardError, match="trained by counting"):
         compose("ngram", None, {"training": {"learning_rate": 0.1}})
 
 

@@ -260,7 +260,10 @@ def test_the_plan_is_said_in_one_sentence():
         "trains for longer."
     )
     timed = Training(budget="60s", batch_tokens=512, warmup=7)
-    assert describe_plan(timed, 9000) == "Training: 9000 tokens are few, so steps have 512 of them, with 7 of warm-up."
+    assert (
+        describe_plan(timed, 9000) == "Training: 9000 tokens are few, so each step reads 512 of them, with 7 steps of "
+        "warm-up."
+    )
 
 
 @pytest.mark.parametrize(
@@ -290,7 +293,8 @@ def test_a_budget_in_seconds_says_how_often_it_is_validated(capsys):
     made = prepare(asked).recipe
     assert (made.training.validations, made.training.checkpoint_every) == (10, 0)
     assert (
-        "Training: up to 10 validations, spread over the time; --training.evaluate-every N" in capsys.readouterr().err
+        "Training: up to 10 validations, spread evenly over the budget; "
+        "--training.evaluate-every N" in capsys.readouterr().err
     )
     assert compose(made.system, None, made.tree()) == made
     steps = {**few, "training": {"evaluate_every": 7}}

@@ -68,7 +68,7 @@ def test_a_training_ends_with_a_page_that_asks_for_nothing_and_tells_everything(
     assert not re.search(r"https?://|url\(|@import", page)
     facts = json.loads((runs[system].folder / "run.json").read_text())
     recipe = (runs[system].folder / "recipe.toml").read_text()
-    for words in (system, "What it writes", facts["corpus"]["checksum"], f"Regard {facts['regard']}", recipe):
+    for words in (system, "Samples", facts["corpus"]["checksum"], f"Regard {facts['regard']}", recipe):
         assert words in seen.text
     least = {"ngram": 0, "classifier": 2}.get(system, 1)  # besides, the learning rate where a training takes seconds
     assert least <= page.count("<svg role=") <= 2 * least
@@ -159,7 +159,7 @@ def test_a_damaged_learning_curve_still_makes_a_page(runs):
     path.write_text(whole + '{"step": 1\nnull\n{"step": 1, "tokens": "x"}\n\udcff'.encode("utf-8", "replace").decode())
     try:
         assert len(read_metrics(path)) == len(whole.splitlines())
-        assert "While it learned" in run_page(runs["lstm"])
+        assert "Training curves" in run_page(runs["lstm"])
     finally:
         path.write_text(whole, encoding="utf-8")
 

@@ -50,7 +50,7 @@ def test_a_template_writes_what_hugging_face_writes(source):
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
         ("{{ messages.append(1) }}", "unsafe"),
         ("{{ 'x' * 10 ** 10 }}", "too much memory"),
-        ("{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}", "more than 4,194,304 characters"),
+        ("{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}", "longer than 4,194,304 characters"),
         ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "seconds"),
         ("{{ range(10 ** 9) | list }}", "Range too big"),
     ],

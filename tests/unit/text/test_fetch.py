@@ -135,7 +135,11 @@ def test_another_file_than_the_recorded_one_is_refused_until_it_is_accepted(know
         files.writestr("inside", "another text\n")
     known.files["/host.org/packed.zip"] = other.getvalue()
     (folder / "inside").unlink()
-    with pytest.raises(RegardError, match=r"not the inside that was fetched first .* To accept it, remove .*sha256\."):
+    with pytest.raises(
+        RegardError,
+        match=r"no longer provides the inside that was downloaded the first time .* To accept it, remove "
+        r".*sha256\.",
+    ):
         fetch("changing")
     assert kept(folder) == ["inside.sha256"]
     (folder / "inside.sha256").unlink()

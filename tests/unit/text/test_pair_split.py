@@ -152,7 +152,7 @@ def test_repetitions_on_both_sides_are_no_labels():
     """Thirty pairs, five times each: whichever side was taken for labels, it would be trained on and tested."""
     pairs = [(f"s{k % 30}", f"t{k % 30}") for k in range(150)]
     drawn = draw_pairs(*sides(pairs))
-    assert "pairs that share a source or a target, up to case" in drawn.origin
+    assert "pairs that share a source or a target, ignoring case" in drawn.origin
     assert "labels" not in drawn.origin
     held = {pairs[index] for index in drawn.splits["valid"]}
     assert held

@@ -78,7 +78,7 @@ def test_blank_lines_are_passed_over_and_counted(tmp_path):
     path = write(tmp_path / "pairs.tsv", ["", *(f"{a}\t{b}" for a, b in ENOUGH), "  ", "\t"])
     corpus = open_pairs(path)
     assert everything(corpus) == sorted(ENOUGH)
-    assert "3 blank lines of pairs.tsv were passed over." in corpus.notes
+    assert "3 blank lines of pairs.tsv were skipped." in corpus.notes
 
 
 def test_a_line_with_one_field_is_refused_by_its_number(tmp_path):

@@ -108,7 +108,7 @@ def test_an_exhausted_grammar_says_so():
     with pytest.raises(RegardError, match="longer"):
         list(make_pairs(10_000, longest=1))
     for wrong in ({"shortest": 0}, {"shortest": 9, "longest": 8}):
-        with pytest.raises(RegardError, match="between 1 and longest"):
+        with pytest.raises(RegardError, match="between 1 and the longest"):
             list(make_pairs(1, **wrong))
 
 

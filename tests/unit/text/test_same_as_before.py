@@ -91,20 +91,20 @@ def test_splits_of_pairs():
     assert digest(*drawn.splits.values()) == "58684ec2c4ae"
     assert drawn.origin == (
         "Drawn by hash: 39 pairs for valid and 39 pairs for test (5 % each, at most 2000); pairs that share a "
-        "source or a target, up to case and punctuation, share a split; 15 large groups of such pairs (up to "
+        "source or a target, ignoring case and punctuation, share a split; 15 large groups of such pairs (up to "
         "6) are trained on."
     )
     labels = draw_pairs([f"text {n}" for n in range(100)], [f"label {n % 3}" for n in range(100)], ("valid",))
     assert digest(*labels.splits.values()) == "9d28e44a25b1"
     assert labels.origin == (
-        "Drawn by hash: 5 pairs for valid (5 % each, at most 2000); pairs that share a source, up to case and "
-        "punctuation, share a split, and the targets, being labels, are in all of them."
+        "Drawn by hash: 5 pairs for valid (5 % each, at most 2000); pairs that share a source, ignoring case "
+        "and punctuation, share a split, and the targets, being labels, are in all of them."
     )
     other = draw_pairs([f"label {n % 3}" for n in range(100)], [f"text {n}" for n in range(100)])
     assert digest(*other.splits.values()) == "3e1e2c381192"
     assert other.origin == (
         "Drawn by hash: 5 pairs for valid and 5 pairs for test (5 % each, at most 2000); pairs that share a "
-        "target, up to case and punctuation, share a split, and the sources, being labels, are in all of "
+        "target, ignoring case and punctuation, share a split, and the sources, being labels, are in all of "
         "them."
     )
 
@@ -172,7 +172,7 @@ def test_pairs_that_are_drawn_or_added(tmp_path, monkeypatch):
     )
     assert corpus.origin[1:] == (
         "Drawn by hash: 4 pairs for valid and 4 pairs for test (5 % each, at most 2000); pairs that share a source or "
-        "a target, up to case and punctuation, share a split.",
+        "a target, ignoring case and punctuation, share a split.",
         "9 of the 72 training pairs are used, drawn by their hash.",
         "40 more training pairs from more.tsv, 0.25 times per epoch.",
     )

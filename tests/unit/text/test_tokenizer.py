@@ -419,7 +419,7 @@ def test_a_file_that_is_too_large_for_a_tokenizer_is_not_read(tmp_path, monkeypa
     monkeypatch.setattr(tokenizer_module, "MAX_FILE_BYTES", 1 << 20)
     path = tmp_path / "tokenizer.json"
     path.write_bytes(bytes((1 << 20) + 1))
-    with pytest.raises(RegardError, match="has more than 1 MiB"):
+    with pytest.raises(RegardError, match="is larger than 1 MiB"):
         Tokenizer.load(path)
 
 

@@ -219,7 +219,7 @@ def test_a_damaged_weights_file_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "weights.safetensors"
     save_tensors(path, {"w": torch.arange(500)})
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(RegardError, match="damaged or was cut short"):
+    with pytest.raises(RegardError, match="damaged or truncated"):
         load_tensors(path)
 
 

@@ -676,7 +676,7 @@ def test_what_is_dropped_differs_between_steps_and_processes_and_not_between_tri
 def test_a_stream_needs_a_row_for_every_process(tmp_path):
     one = trainer(tmp_path, "lstm", batch_tokens=32)
     one.group = Ranks(0, 3)
-    with pytest.raises(RegardError, match="3 processes need at least as many sequences per batch, but it has 2"):
+    with pytest.raises(RegardError, match="3 processes need at least as many sequences per batch, but a batch has 2"):
         one.step()
 
 
@@ -800,7 +800,9 @@ def test_weights_are_not_written_through_a_link(tmp_path, name):
     one = small(tmp_path / "run", steps=2, evaluate_every=1, snapshots=2)
     one.files.keep = 2
     (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    with pytest.raises(RegardError, match=f"{name} is a link that points outside the run"):
+    with pytest.raises(
+        RegardError, match=f"{name} is a link that points outside the run: replace it with a real folder"
+    ):
         one.train()
     assert not list((tmp_path / "elsewhere").iterdir())
 
@@ -938,7 +940,9 @@ def test_the_checkpoint_itself_may_not_fit(tmp_path):
 def test_memory_may_run_out_before_the_first_batch(tmp_path):
     one = small(tmp_path, snapshots=2)
     one.files.snapshot = without_memory
-    with pytest.raises(RegardError, match=r"in the very first step: free some, then run .* continues from step 0"):
+    with pytest.raises(
+        RegardError, match=r"in the very first step: free some memory, then run .* continues from " r"step 0"
+    ):
         one.train()
 
 

@@ -54,7 +54,7 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
     if count < 0 or not 1 <= shortest <= longest:
         raise RegardError(
             f"The phrasebook cannot make {count} pairs of {shortest} to {longest} words; "
-            "the number must be positive, and shortest between 1 and longest."
+            "the number of pairs must be positive, and the shortest length between 1 and the longest."
         )
     random = Random(f"phrasebook {seed}")
     grammar, seen, in_vain = SentenceMaker(random), set[str](), 0

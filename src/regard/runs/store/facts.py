@@ -31,7 +31,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         near = closest(folder.name, _names(folder.parent))
         raise RegardError(
             f"There is no run {folder}"
-            + (f": did you mean {folder.parent / near[0]}?" if near else "; `regard train` makes one.")
+            + (f": did you mean {folder.parent / near[0]}?" if near else "; `regard train` creates one.")
         )
     if not (folder / "run.json").is_file():
         if (folder / BEGINNING).exists():
@@ -41,7 +41,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
                 f"{folder} is not a run: it has weights but no run.json. Restore that file from a backup; the weights "
                 "are unchanged."
             )
-        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
+        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` creates one.")
     facts = read_object(folder / "run.json")
     if facts is None:
         raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
@@ -85,7 +85,7 @@ def read_note(path: Path) -> dict[str, Any]:
         with safe_open(path, framework="np") as file:
             note = json.loads((file.metadata() or {}).get("regard", "{}"))
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
+        raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or truncated.") from None
     if not isinstance(note, dict):
         raise RegardError(f"{path} is damaged: its header was not written by Regard.")
     return note

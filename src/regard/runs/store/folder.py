@@ -70,7 +70,7 @@ MAY_MOVE = ("corpus", "also", "monolingual", "translator")
 
 def stays(name: str) -> str:
     may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
-    return f"A run keeps its {name}; `regard resume` may change only {may}."
+    return f"A run cannot change its {name}; `regard resume` accepts only changes of {may}."
 
 
 def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
@@ -161,7 +161,11 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
     if (step := whole_number(weights)) is not None:
         kept = moments(folder)
         if step not in kept:
-            known = f"it has those of steps {', '.join(map(str, kept))}" if kept else "training.snapshots saves some"
+            known = (
+                f"choose one of the steps {', '.join(map(str, kept))}"
+                if kept
+                else "set training.snapshots to save some"
+            )
             raise RegardError(f"{folder} has no weights of step {step}: {known}.")
         return load_tensors(kept[step])[0]
     if weights not in ("best", "last"):
@@ -186,7 +190,7 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     kept = kept_weights(folder)
     if not kept:
         raise RegardError(
-            f"{folder} has no weights to average: train with training.keep, which is available for pairs."
+            f"{folder} has no weights to average: train with training.keep, which is available for training on pairs."
         )
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")

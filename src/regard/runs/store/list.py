@@ -49,7 +49,7 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
     """The facts about each run at or below a folder, newest last."""
     if not folder.is_dir():
         raise RegardError(
-            f"There is no folder {folder}; `regard train` makes runs in the folder runs, and `regard runs gallery` "
+            f"There is no folder {folder}; `regard train` creates runs in the folder runs, and `regard runs gallery` "
             "lists the models that come with Regard."
         )
     return sorted(map(describe, find_runs(folder)), key=lambda row: (row["created"] or "", row["run"]))
@@ -169,7 +169,7 @@ ORDER = ("system", "size", "from", "data", "model", "training")
 def compare_runs(folders: Sequence[Path]) -> dict[str, Any]:
     """The figures of several runs, the settings in which they differ, and whether the figures can be compared."""
     if len(folders) < 2:
-        raise RegardError("Name two runs or more: regard runs compare runs/one runs/two.")
+        raise RegardError("Name at least two runs: regard runs compare runs/one runs/two.")
     facts = [read_facts(folder) for folder in folders]  # refuses what is no run, in a sentence
     rows = [describe(folder) for folder in folders]
     settings = [dict(_settings(one)) for one in facts]

@@ -35,7 +35,7 @@ def check_run(folder: Path) -> None:
     """Refuse what is not itself the folder of a run of one's own."""
     check_own(folder)
     if folder.is_symlink():
-        raise RegardError(f"{folder} is a link: name the folder {os.path.realpath(folder)} itself.")
+        raise RegardError(f"{folder} is a symbolic link: name the folder {os.path.realpath(folder)} itself.")
     if not folder.is_dir():
         raise RegardError(f"There is no run {folder}; `regard runs` lists those in the folder runs.")
     if not is_run(folder):
@@ -76,8 +76,7 @@ def rename_run(folder: Path, name: str) -> Path:
         raise RegardError(f"{name!r} is not a valid name: give one without folders; the run stays in {folder.parent}.")
     if (folder.parent / "comparison.json").is_file():
         raise RegardError(
-            f"{folder} is a run of the comparison {folder.parent}, which finds it by its name: leave the "
-            "name unchanged."
+            f"{folder} is a run of the comparison {folder.parent}, which finds it by its name: do not rename it."
         )
     new = folder.resolve().parent / name
     if os.path.lexists(new):

@@ -26,7 +26,7 @@ class PairTask(Task):
     has_source = True
     data_settings, training_settings = PairDataSettings, PairTraining
     fixed: ClassVar[Mapping[str, str]] = {
-        "capture": "A run on pairs keeps its training.capture, which decides the pairs that share a batch."
+        "capture": "A run on pairs cannot change its training.capture, which decides which pairs share a batch."
     }
 
     @property

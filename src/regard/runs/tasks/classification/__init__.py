@@ -36,7 +36,7 @@ class ClassificationTask(PairTask):
     def check(self, recipe: Recipe) -> None:
         for key in ("monolingual", "bpe_dropout"):
             if getattr(recipe.data, key):
-                raise RegardError(f"data.{key} is for translation, not for labels: leave it out.")
+                raise RegardError(f"data.{key} applies to translation, not to classification: leave it out.")
         if recipe.training.select == "bleu":
             raise RegardError("BLEU does not apply to labels: leave training.select at loss.")
 

@@ -32,7 +32,7 @@ class LabelData(PairData):
         assert self.tokenizers.source is not None
         source, count = self.tokenizers.source, len(label_numbers(self.tokenizers.target))
         return (
-            f"{self.corpus.name}: {pluralize(len(self.train), 'labelled training line')}, {pluralize(count, 'label')}, "
+            f"{self.corpus.name}: {pluralize(len(self.train), 'labeled training line')}, {pluralize(count, 'label')}, "
             f"{source.kind} vocabulary of {group_digits(source.vocabulary)}"
         )
 

@@ -295,7 +295,7 @@ class ClassificationRun(PairRun):
             elif not clean(label):
                 left_out["without a label"] += 1
             elif clean(label) not in self._numbers:
-                left_out["with a label that training has not seen"] += 1
+                left_out["with a label not seen in training"] += 1
             elif len(self.source_tokenizer.encode(text)) > self.recipe.data.longest:
                 left_out[f"with more than {self.recipe.data.longest} tokens"] += 1
             else:
@@ -308,7 +308,9 @@ class ClassificationRun(PairRun):
         number = self._numbers.get(clean(label))
         if number is None:
             few = ", ".join(self.labels[:10]) + (", …" if len(self.labels) > 10 else "")
-            raise RegardError(f"{which} has the label {label!r}, which {self.folder} does not know; it knows {few}.")
+            raise RegardError(
+                f"{which} has the label {label!r}, which {self.folder} was not trained on; its labels are {few}."
+            )
         return number
 
     # -- what happens inside -----------------------------------------------------------------------------------------

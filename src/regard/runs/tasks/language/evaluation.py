@@ -79,5 +79,5 @@ def no_bits_per_character(tokenizer: Tokenizer, array: TokenArray) -> str:
     if array.unknown:
         return f"{group_digits(array.unknown)} tokens are <unk>, which stands for more than one word"
     if tokenizer.kind == "word" and not tokenizer.pretokenised:
-        return "word tokens do not say where the spaces were"
+        return "word tokens do not record where the spaces were"
     return ""

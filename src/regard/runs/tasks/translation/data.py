@@ -74,8 +74,8 @@ class PairData(Data):
                 say(f"{split}: {note}")
             if not len(found):
                 raise RegardError(
-                    f"The {split} split of {corpus.name} has no pairs to learn from, none with two sides of at most "
-                    f"{data.longest} tokens (data.longest); add more pairs."
+                    f"The {split} split of {corpus.name} has no pairs whose sides both have at most {data.longest} "
+                    f"tokens; add more pairs, or raise data.longest."
                 )
             cut[split] = found
         references = valid.take(cut["valid"].kept)
