@@ -50,7 +50,7 @@ def test_wrong_input_is_one_sentence(wrong, tmp_path):
     file.write_text('EXERCISE = "nothing"\n')
     assert "There is no exercise 'nothing'" in wrong("exercise", "check", file)
     file.write_text("def (:\n")
-    assert "is not valid Python: invalid syntax in line 1" in wrong("exercise", "check", file)
+    assert "is not valid Python: invalid syntax on line 1" in wrong("exercise", "check", file)
     file.write_bytes(b"\0")
     assert "is not valid Python" in wrong("exercise", "check", file)
     file.write_text('EXERCISE = "causal-mask"\n')
@@ -80,7 +80,7 @@ def test_a_mistake_is_named_and_then_it_is_right(regard, mine):
 def test_what_never_ends_is_ended(mine):
     found = grade_file(mine("while True:\n        pass"), seed=1, limit=5)
     assert not found["right"]
-    assert "did not finish within 5 seconds in line 2" in found["sentence"]
+    assert "did not finish within 5 seconds on line 2" in found["sentence"]
     assert "of mine.py: is there an infinite loop?" in found["sentence"]
 
 

@@ -259,7 +259,7 @@ def test_work_ends_in_the_probability_that_the_trace_has(seen, system):
 def test_an_n_gram_shows_what_it_counted(regard, runs):
     shown = regard("inspect", runs["ngram"], LINE, "--work", "--step", "2")[1]
     assert "(a(hw) − D) / a(h·)" in shown
-    assert "not at hand" not in shown
+    assert "not available" not in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 

@@ -266,7 +266,7 @@ MISTAKES = {
         raise NotImplementedError("later")
 """,
         {5},
-        'NotImplementedError: later in line 15 of own.py (raise NotImplementedError("later"))',
+        'NotImplementedError: later on line 15 of own.py (raise NotImplementedError("later"))',
     ),
     "has weights that are not saved": (
         STEP.replace("self.input(x)", "self.input(x) * self.scale")
@@ -432,15 +432,15 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "import nonsense",
             "./own.py:Mine",
-            "ModuleNotFoundError: No module named 'nonsense' in line 6 (import nonsense)",
+            "ModuleNotFoundError: No module named 'nonsense' on line 6 (import nonsense)",
         ),
         (
             "x = 1/0",
             "./own.py:Mine",
-            "own.py cannot be imported: ZeroDivisionError: division by zero in line 6 (x = 1/0)",
+            "own.py cannot be imported: ZeroDivisionError: division by zero on line 6 (x = 1/0)",
         ),
         ("class Mine(Cell:", "./own.py:Mine", "own.py is not valid Python"),
-        ("raise SystemExit(3)", "./own.py:Mine", "own.py cannot be imported: SystemExit: 3 in line 6"),
+        ("raise SystemExit(3)", "./own.py:Mine", "own.py cannot be imported: SystemExit: 3 on line 6"),
         (
             "class Mine(Layer):\n  def __init__(self, width: int): super().__init__()",
             "./own.py:Mine",
@@ -529,7 +529,7 @@ def test_a_wrong_target_is_one_sentence(write, regard, code, target, said):
 
 def test_a_key_error_of_ones_own_stays_one(write, regard):
     write("class Mine(Cell):\n  def step(self, x, state): return {'hidden': {}['gate']}\n")
-    assert "KeyError: 'gate' in line 7 of own.py" in regard("laws", "./own.py:Mine")[1]
+    assert "KeyError: 'gate' on line 7 of own.py" in regard("laws", "./own.py:Mine")[1]
 
 
 def test_a_memory_that_never_changes_is_noted_and_breaks_no_law(write, regard):
@@ -544,7 +544,7 @@ def test_a_memory_that_never_changes_is_noted_and_breaks_no_law(write, regard):
 def test_a_crash_names_the_exception_and_the_line(write, regard):
     file = write(f"class Mine(Cell):{LINEAR}\n    def step(self, x, state):\n        return x @ state['hidden']\n")
     line = file.read_text().splitlines().index("        return x @ state['hidden']") + 1
-    where = f"in line {line} of own.py (return x @ state['hidden'])."
+    where = f"on line {line} of own.py (return x @ state['hidden'])."
     code, out, err = regard("laws", "./own.py:Mine")
     assert code == 1
     assert "✗  1" in out
@@ -566,7 +566,7 @@ def test_a_crash_in_the_midst_of_training_is_one_sentence_too(write, regard):
     code, _, err = regard("train", "./own.py:Mine", "--data", "my.txt", *SHORT, "--run", "runs/crash")
     assert code == 2
     assert err.splitlines()[-1] == (
-        "regard: your own code crashed: AssertionError: too many in line 12 of own.py (assert len(x) < 3, 'too many')."
+        "regard: your own code crashed: AssertionError: too many on line 12 of own.py (assert len(x) < 3, 'too many')."
     )
 
 

@@ -95,7 +95,7 @@ def _chart(comparison: Comparison, place: int, axis: str) -> str:
         lines,
         title=f"Validation perplexity against {axis}"
         + (", mean over seeds (pale: each seed)" if several else "")
-        + ("; higher beginnings are cut off" if cut else ""),
+        + ("; values above the axis are cut off" if cut else ""),
         x=axis,
         y="validation perplexity",
         description=f"The last value of each: {described}.",

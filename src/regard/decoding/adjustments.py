@@ -28,7 +28,7 @@ class Adjustment:
     def __init__(self, sampling: Sampling, prompt: Sequence[int], guide: Guide | None = None) -> None:
         """`guide`: what the constraint of `sampling` allows, from the beginning of a text."""
         if sampling.constrained and guide is None:
-            raise RegardError("Only texts of a language model can be constrained: leave the constraint out.")
+            raise RegardError("Constraints apply only to language models: leave the constraint out.")
         self.sampling, self.guide = sampling, guide
         self.read, self.counts = set(prompt), Counter[int]()
 

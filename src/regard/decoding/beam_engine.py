@@ -218,7 +218,7 @@ class BeamEngine:
         """After running out of memory: half as many sources at once, and no kept batches."""
         if places == 1:
             raise RegardError(
-                "The beam search of this source does not fit into the GPU's memory: use a smaller --beam."
+                "The beam search for this source does not fit into the GPU's memory: use a smaller --beam."
             )
         self.batch_tokens //= 2
         self.batches.clear()

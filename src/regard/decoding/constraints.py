@@ -109,7 +109,7 @@ class Constraints:
     def _as_written(self, choice: str) -> str:
         """A string as the tokens write it."""
         if not choice or "\n" in choice:
-            raise Unwritable("Each choice must be a text of one line, and not empty.")
+            raise Unwritable("Each choice must be one line of text that is not empty.")
         if self.tokenizer.kind != "word":
             return self.tokenizer.normalise(choice)
         ids = self.tokenizer.encode(choice)

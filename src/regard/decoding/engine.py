@@ -150,7 +150,7 @@ class Engine:
         Sampling depends on the seed and the text's number alone."""
         for name, most in (("max_tokens", max_tokens), ("lines", lines)):
             if most < 0:
-                raise RegardError(f"{name} is {most}, but cannot be less than 0.")
+                raise RegardError(f"{name} must be at least 0, not {most}.")
         prompt = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
         draws = random_stream(seed, number)
         lines = 1 if self.sampling.constrained else lines  # <eos> ends a text that fulfills its constraint

@@ -129,7 +129,7 @@ def _limit(model: Model, source: int, max_tokens: int | None, min_tokens: int) -
     limit = limit if model.context is None else min(limit, model.context)
     if limit < max(min_tokens, 1):
         raise RegardError(
-            f"--min-tokens ({max(min_tokens, 1)}) exceeds the {limit} tokens that are allowed: change one of them."
+            f"--min-tokens ({max(min_tokens, 1)}) exceeds the limit of {limit} tokens: lower it, or raise the limit."
         )
     return limit
 

@@ -116,7 +116,8 @@ def word_spans(words: Sequence[str], text: str) -> list[Span]:
         start = text.find(word, end)
         if start < 0:
             raise RegardError(
-                f"The word {word!r} is not in the rest of the sentence {text!r}; use the words of the sentence."
+                f"The word {word!r} does not occur (or not in this order) in the sentence {text!r}; use the "
+                "words of the sentence, in order."
             )
         end = start + len(word)
         spans.append((start, end))

@@ -171,7 +171,7 @@ def refuse_escaped(texts: Sequence[str], whose: str, share: float = ESCAPED_REFE
     if len(found) > share * len(texts):
         line, escape = found[0]
         raise RegardError(
-            f"{whose} are escaped or tokenized ({escape} in line {line}, {len(found)} such lines), so their BLEU "
+            f"{whose} are escaped or tokenized ({escape} on line {line}, {len(found)} such lines), so their BLEU "
             "would be wrong: give plain, untokenized text."
         )
 

@@ -64,7 +64,9 @@ class Method:
         read = segment if segment is not None else min(MAX_SEGMENT, _context(model) or SEGMENT)
         warm = overlap if overlap is not None else read // 2
         if limit is not None and read > limit:
-            raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
+            raise RegardError(
+                f"--segment {read} is longer than the {limit} tokens that this model can read at once: lower it."
+            )
         check_range("--segment", read, 1)
         if not 0 <= warm < read:
             raise RegardError(f"--overlap must be at least 0 and below the segment's {read} tokens, not {warm}.")

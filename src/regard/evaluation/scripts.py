@@ -45,18 +45,18 @@ def bleu_cut(references: Iterable[str], asked: str | None = None) -> Cut:
         check_tokenizer(asked)
         if asked in SPACES and best not in SPACES and script != "Korean":
             return Cut(asked, f"{asked}, as requested; {script} has no spaces, so these words are whole sentences")
-        return Cut(asked, f"{asked}, as asked for")
+        return Cut(asked, f"{asked}, as requested")
     if best in SPACES:
         return Cut(best, f"{best}, words between spaces")
     if best in EXTRAS and not is_installed(best):
         install = f'pip install "regard[{EXTRAS[best]}]"'
-        return Cut("char", f"char, since the references are {script} and {best} is not installed: {install}")
-    return Cut(best, f"{best}, since the references are {script}")
+        return Cut("char", f"char, because the references are {script} and {best} is not installed: {install}")
+    return Cut(best, f"{best}, because the references are {script}")
 
 
 def check_tokenizer(tokenizer: str) -> None:
     if tokenizer not in TOKENIZERS:
-        raise RegardError(f"BLEU has no tokenizer {tokenizer!r} here; choose one of {', '.join(TOKENIZERS)}.")
+        raise RegardError(f"There is no BLEU tokenizer {tokenizer!r}; choose one of {', '.join(TOKENIZERS)}.")
     if tokenizer in EXTRAS and not is_installed(tokenizer):
         raise RegardError(
             f'The tokenizer {tokenizer} is not installed: pip install "regard[{EXTRAS[tokenizer]}]", or choose char.'

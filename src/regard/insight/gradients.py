@@ -1,4 +1,4 @@
-"""Gradients through time: how much each token weighs in the loss of each step.
+"""Gradients through time: how much each token influences the loss at each step.
 
     G[t, s] = ‖∂L_t/∂e_s‖,   L_t = −log P(w_{t+1} | w_1 … w_t),   e_s the vector that enters the model for token s
 

@@ -249,7 +249,7 @@ def _shared_heads(model: Model) -> list[str]:
     """A sentence where groups of heads share keys and values."""
     shared = {(part.heads, part.groups) for part in model.modules() if isinstance(part, GroupedQueryAttention)}
     return [
-        f"Each of its {groups} heads of keys and values serves {heads // groups} neighboring heads of queries."
+        f"Each of its {groups} key-value heads serves {heads // groups} neighboring query heads."
         for heads, groups in shared
         if groups < heads
     ]
@@ -369,7 +369,7 @@ def label_number(label: str, labels: Tokenizer) -> int:
     numbers = label_numbers(labels)
     if clean(label) not in numbers:
         few = ", ".join([*numbers][:10]) + (", …" if len(numbers) > 10 else "")
-        raise RegardError(f"{label!r} is not a label of this classifier; it knows {few}.")
+        raise RegardError(f"{label!r} is not a label of this classifier; its labels are {few}.")
     return numbers[clean(label)]
 
 

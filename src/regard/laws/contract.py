@@ -88,7 +88,7 @@ def padding_changes_nothing(model: Model, draw: RandomCase) -> None:
             close(
                 together[row],
                 model(tokens[row : row + 1], draw.start(model, row=row))[0][0],
-                f"reading {draw.rows} texts side by side changes the logits of one",
+                f"reading {draw.rows} texts in one batch changes the logits of one of them",
                 "rows must not be mixed: sum, average and normalize over components or columns, never over rows",
                 ("position", ""),
             )

@@ -87,7 +87,7 @@ def _try(law: Law, build: Build) -> LawResult:
 def _outside(error: Exception, advice: str) -> str:
     """A crash outside the author's lines: what is missing, or a hint."""
     if isinstance(error, NotImplementedError):
-        return f"its `{traceback.extract_tb(error.__traceback__)[-1].name}` is not written."
+        return f"its `{traceback.extract_tb(error.__traceback__)[-1].name}` is not implemented."
     first = next(iter(str(error).splitlines()), "").rstrip(".")
     return f"it crashed with {type(error).__name__}" + (f" ({first})" if first else "") + f"; {advice}."
 
@@ -209,7 +209,7 @@ LAWS: tuple[Law, ...] = (
         2,
         "token t changes nothing before t, exactly",
         over_draws(contract.the_future_changes_nothing),
-        "look at the shapes of what it returns",
+        "look at the shapes of its outputs",
     ),
     Law(
         3,

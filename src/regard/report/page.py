@@ -42,7 +42,9 @@ def table(
         cells += "".join(cell("td", key, text(row.get(key))) for key in rest)
         body.append(f"<tr{' class=best' * (number in best)}>{cells}</tr>")
     inner = f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
-    hint = '<p class="more quiet-text" aria-hidden="true">the table goes on to the right →</p>' * (len(columns) > WIDE)
+    hint = '<p class="more quiet-text" aria-hidden="true">scroll right to see the whole table →</p>' * (
+        len(columns) > WIDE
+    )
     return f'{hint}<div class="scroll" tabindex="0" role="region" aria-label="table"><table>{inner}</table></div>'
 
 

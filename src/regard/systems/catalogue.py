@@ -174,7 +174,7 @@ def find(name: str) -> System:
 
     code = in_use(name)
     title, *_ = (open_own(code).kind.__doc__ or "").strip().splitlines() or [""]
-    return System(name=code.name, year=None, title=title.strip() or "one's own", paper="", target=code.name)
+    return System(name=code.name, year=None, title=title.strip() or "custom system", paper="", target=code.name)
 
 
 def load_class(name: str) -> Any:

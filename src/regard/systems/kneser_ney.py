@@ -53,7 +53,7 @@ def count_grams(
         raise RegardError("There is no text to count; give a training text of at least one line.")
     if int(ids.max()) >= vocabulary:
         raise RegardError(
-            f"The text has token {ids.max()}, but the vocabulary ends at {vocabulary - 1}: tokenize it again."
+            f"The text contains token {ids.max()}, but the vocabulary ends at {vocabulary - 1}: tokenize it again."
         )
     name = np.int32 if len(ids) < 2**31 and vocabulary < 2**31 else np.int64
     words = np.asarray(ids).astype(name)

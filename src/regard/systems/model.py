@@ -233,7 +233,7 @@ class Model(nn.Module):
         rows, columns = tokens.shape
         if self.context is not None and columns > self.context:
             raise RegardError(
-                f"this model reads at most {self.context} tokens at once but was given {columns}; "
+                f"This model reads at most {self.context} tokens at once but was given {columns}; "
                 "give it less text, or train a model with a larger model.context."
             )
         state = self.begin(rows=rows) if state is None else state

@@ -126,7 +126,7 @@ class NGram(Model):
             orders = ", ".join(map(str, fell_back))
             self.notes.append(
                 f"too few distinct counts to estimate Kneser-Ney's discounts of order {orders}: "
-                f"used {', '.join(f'{discount:g}' for discount in FALLBACK)} there"
+                f"using {', '.join(f'{discount:g}' for discount in FALLBACK)} instead"
             )
 
     def fill(self, estimates: Sequence[Estimate]) -> None:

@@ -102,7 +102,7 @@ class Translator(Model):
             raise ValueError(f"{len(source)} sources were given for {rows} rows")
         if self.source_context is not None and source.size(1) > self.source_context:
             raise RegardError(
-                f"this model reads sources of at most {self.source_context} tokens but was given {source.size(1)}; "
+                f"This model reads sources of at most {self.source_context} tokens but was given {source.size(1)}; "
                 "give it shorter sentences, or train a model with a larger model.context."
             )
         return self.begin_from(self.encode(source, lengths), source, lengths, width=width, capacity=capacity)

@@ -481,7 +481,8 @@ def test_curves_are_means_over_seeds_with_each_seed_pale(compared, drawn):
     assert np.allclose(tokens[0].points, [(1010, math.exp(2.9))])
     assert (by_tokens["x"], by_seconds["x"]) == ("tokens seen", "seconds of training")
     assert by_tokens["title"] == (
-        "Validation perplexity against tokens seen, mean over seeds (pale: each seed); higher beginnings are cut off"
+        "Validation perplexity against tokens seen, mean over seeds (pale: each seed); values above the axis "
+        "are cut off"
     )
     assert by_tokens["top"] == pytest.approx(50)  # 90 is the first fifth of its curve
     assert by_tokens["best"] == "gpt"
@@ -497,7 +498,7 @@ def test_a_beginning_is_cut_off_where_it_is_a_fifth_higher_than_all_that_follows
     pages.comparison_page(done)
     (lines, how), _ = drawn
     assert len(lines) == 3  # one seed is its own mean
-    assert how["title"] == "Validation perplexity against tokens seen" + "; higher beginnings are cut off" * cut
+    assert how["title"] == "Validation perplexity against tokens seen" + "; values above the axis are cut off" * cut
     assert how["top"] == pytest.approx(50 if cut else math.inf)
 
 

@@ -165,14 +165,14 @@ def test_scores_are_sacrebleus_and_rows_stand_best_first(compared):
 
 def test_every_run_and_the_intervals_have_the_words_that_the_plan_chose(compared):
     done = compared({"seq2seq": [0.6], "bahdanau": [0.2]})
-    done.plan.facts["bleu"] = {"tokenizer": "char", "why": "char, since the references are Thai"}
+    done.plan.facts["bleu"] = {"tokenizer": "char", "why": "char, because the references are Thai"}
     done = Comparison(done.plan, done.results)
     references = json.loads((done.folder / TEST).read_text())["references"]
     for row in done.rows:
         written = done.results[row["label"], 1]["evaluation"]["translations"]
         assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(written, [references], tokenize="char").score)
         assert row["bleu_low"] < row["bleu"] < row["bleu_high"]
-    assert any("char, since the references are Thai" in line for line in TRANSLATION.report.conditions(done))
+    assert any("char, because the references are Thai" in line for line in TRANSLATION.report.conditions(done))
 
 
 def test_a_column_that_nobody_can_fill_is_left_out(compared):

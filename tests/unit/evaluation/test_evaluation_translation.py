@@ -347,7 +347,7 @@ def test_a_tokenizer_that_finds_no_words_is_used_only_when_asked_for_and_says_so
     references = IN_SCRIPTS["Japanese"][0]
     assert "Japanese has no spaces" in scripts.bleu_cut(references, "13a").why
     assert "no spaces" not in scripts.bleu_cut(IN_SCRIPTS["Korean"][0], "13a").why
-    assert scripts.bleu_cut(["the cat"], "13a").why == "13a, as asked for"
+    assert scripts.bleu_cut(["the cat"], "13a").why == "13a, as requested"
 
 
 def test_the_script_of_most_letters_decides():

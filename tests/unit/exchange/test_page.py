@@ -328,7 +328,7 @@ def test_a_removed_part_costs_what_it_costs_in_regard(pages, system, kinds):
 def test_what_cannot_be_changed_is_said_in_one_sentence(pages):
     for system, what, sentence in [
         ("gpt", {"changes": ["swap self/0"], "other": "A"}, "swap self/0 at one word"),
-        ("gpt", {"changes": ["swap self/0"]}, "no other text to swap with"),
+        ("gpt", {"changes": ["swap self/0"]}, "needs a second text of equal length"),
         ("gpt", {"changes": ["zero self/9"]}, "There is no place “self/9”"),
         ("gpt", {"changes": ["zero self/0["]}, "does not name a part"),
         ("ngram", {"changes": ["mean order/2"]}, "can only be removed"),

@@ -253,7 +253,7 @@ def test_linear_attention_shows_its_state_as_a_matrix_for_each_head():
 
 
 def test_grouped_heads_are_told():
-    assert "serves 2 neighboring heads" in trace_language(model_of("llama"), WORDS, TEXT).notes[0]
+    assert "serves 2 neighboring query heads" in trace_language(model_of("llama"), WORDS, TEXT).notes[0]
 
 
 def test_a_blocks_parts_add_up_to_what_it_hands_on():

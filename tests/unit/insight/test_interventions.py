@@ -106,7 +106,7 @@ def test_the_control_removes_as_much_at_random_and_several_texts_have_an_interva
             assert one.interval[0] < one.effect < one.interval[1]
             assert one.control_interval[0] <= one.control <= one.control_interval[1]
     assert ablate(readings, "heads").effects == ablate(readings, "heads").effects
-    with pytest.raises(RegardError, match="several lines"):
+    with pytest.raises(RegardError, match="at least two lines"):
         ablate(readings[:1], "heads", "mean")
 
 

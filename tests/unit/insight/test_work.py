@@ -196,7 +196,7 @@ def test_kneser_ney_shows_its_discounts_and_agrees_with_the_model():
     names = {line.name for line in with_counts.at(2).lines}
     assert {"p", "γ", "P(c)", "P(c | b)", "P(c | a b)"} < names
     assert any(name.startswith("D") for name in names)
-    assert "not at hand" in show_work(without.at(2))
+    assert "not available" in show_work(without.at(2))
     assert count_again(model, ids[:10]) is None  # another text
 
 

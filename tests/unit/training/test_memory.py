@@ -217,8 +217,8 @@ def test_the_sentence_names_what_helps_where_memory_ran_out():
     assert f"smaller training.window (now {window}), training.batch_tokens (now " in whole
     assert whole.endswith(") or model.")
     assert "a smaller data.longest, training.batch_tokens" in said("step", "transformer", rows=1)
-    assert said("update").endswith("in step 7: free some memory, then run `regard resume mine`; it " "continues " "from " "step " "6. "
-                                   "Or train again with a smaller model.")  # fmt: skip
+    assert said("update").endswith("in step 7: free some memory, then run `regard resume mine`; it continues from step "
+                                   "6. Or train again with a smaller model.")  # fmt: skip
     assert "in the validation after step 6: free some" in said("validation")
 
 

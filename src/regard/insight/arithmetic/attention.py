@@ -34,7 +34,7 @@ from regard.layers.scores import Additive, Bilinear, Bounded, Dot, Gaussian, Ker
 from regard.layers.state import State
 
 SCORES = 6  # words whose score is shown
-PROJECTED = "Their largest components; x is what the layer reads, after its norm if it has one."
+PROJECTED = "Their largest components; x is the layer's input, after its norm if it has one."
 
 
 def look(
@@ -80,9 +80,9 @@ def look(
                where=(tensors[1], (step, u)))
         for u in largest_units(made)
     ]  # fmt: skip
-    seen = f" The {len(strongest)} words with the largest weights of {count}." if count > SCORES else ""
+    seen = f" The {len(strongest)} words (of {count}) with the largest weights are shown." if count > SCORES else ""
     return [
-        Section("scores", tuple(scores[j] for j in strongest), f"How well each key fits the query.{seen}"),
+        Section("scores", tuple(scores[j] for j in strongest), f"How well each key matches the query.{seen}"),
         Section("softmax" if not bounded else "weights", (total, *each_share, shares), "They sum to 1."),
         Section("average", tuple(averages), which_components(made)),
     ]
@@ -174,7 +174,7 @@ def residual(parts: dict[str, np.ndarray], out: np.ndarray, tensor: str, step: i
                float(out[u]), where=(tensor, (step, u)))
         for u in largest_units(out, 1)
     ]  # fmt: skip
-    return Section("what the layer hands on", tuple(lines), which_component(out))
+    return Section("the layer's output", tuple(lines), which_component(out))
 
 
 def attention_lines(parts: State, spoken: Sequence[str], step: int, head: int, last: int, tensor: str) -> Sections:

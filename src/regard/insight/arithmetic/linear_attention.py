@@ -98,7 +98,7 @@ def linear_look(layer: LinearAttention, read: Tensor, words: Sequence[str], head
     ]  # fmt: skip
     sections = [
         Section("the state", tuple(put), f"A matrix of {m} × {width}: its largest entry."),
-        Section("what the query reads", tuple(averages), which_components(read_off)),
+        Section("output for this query", tuple(averages), which_components(read_off)),
     ]
     if write is None:
         reach = numbers(decay[0, head]).cumsum()
@@ -106,7 +106,9 @@ def linear_look(layer: LinearAttention, read: Tensor, words: Sequence[str], head
         names = named_words(words)
         shares = [Term(name, float(one / over), (float(one), over), "/") for name, one in zip(names, past)]
         sections.append(
-            Section("what each word weighs", (add_up("Σ α", "α = λ… φ(q)·φ(k) / n", shares),), "The same, as weights.")
+            Section(
+                "weight of each word", (add_up("Σ α", "α = λ… φ(q)·φ(k) / n", shares),), "The same average, as weights."
+            )
         )
     return sections
 

@@ -21,7 +21,7 @@ from regard.systems.kneser_ney import FALLBACK, Counts, adjusted_counts, count_g
 from regard.systems.ngram import NGram
 
 SEEN = ("seen once", "twice", "3 times or more")
-ABSENT = " Its training text is not at hand: counts and discounts are one number."
+ABSENT = " Its training text is not available, so counts and discounts are shown as one number."
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def ngram_sections(
         value = chances[order - 1]
         if not known:
             line = add_up(p, "P(w | h) = P(w | h′)", [Term("order below", below)], value)
-            about = "These words were never a context: the order below answers."
+            about = "These words never occurred as a context, so the next lower order is used."
             lines = [line]
         elif not seen:
             weight = float(parts["weights"][0, step, order - 2])
@@ -83,8 +83,8 @@ def ngram_sections(
             about = f"Never seen: backs off.{ABSENT * (counted is None)}"
         else:
             lines = _seen(model, counted, order, context, gram, p, below, value, parts, step)
-            about = f"Seen.{ABSENT * (counted is None)}" if order > 1 else "How often, after any word."
-        title = f"order {order}" + (", which answers" if order == answered else "")
+            about = f"Seen.{ABSENT * (counted is None)}" if order > 1 else "Its frequency after any word."
+        title = f"order {order}" + (", which is used" if order == answered else "")
         sections.append(Section(title, tuple(lines), about))
         below = value
     return sections
@@ -126,7 +126,7 @@ def _seen(
     smooth = model.settings.smoothing == "kneser-ney"
     if counted is None:
         if order == 1 or not smooth:
-            return [add_up(name, "P, as it is stored", [Term("stored", value)], value)]
+            return [add_up(name, "P, as stored", [Term("stored", value)], value)]
         weight = float(parts["weights"][0, step, order - 2])
         counts = Term("counted", value - weight * below)
         return [add_up(name, "P(w | h) = … + γ(h)·P(w | h′)", [counts, Term("γ·P below", weight * below,
@@ -152,7 +152,7 @@ def _discount(counted: Counted, order: int, j: int, value: float) -> Equation:
     sign = "D₃₊" if j == 3 else f"D{'₁₂'[j - 1]}"
     n = np.bincount(np.minimum(counted.adjusted[order - 1], 5), minlength=6).astype(float)
     if counted.discounts[order - 1] == FALLBACK:
-        return add_up(sign, "too few counts to estimate it: the usual one", [Term("", value)], value)
+        return add_up(sign, "too few counts to estimate it: the default", [Term("", value)], value)
     y = n[1] / (n[1] + 2 * n[2])
     terms = [Term("", float(j)), Term("", -(j + 1) * y * n[j + 1] / n[j], (-(j + 1.0), y, n[j + 1] / n[j]))]
     formula = f"D = j − (j + 1)·Y·n_(j+1)/n_j,   Y = {y:.4g}, n_j = {n[j]:.0f}, n_(j+1) = {n[j + 1]:.0f}"

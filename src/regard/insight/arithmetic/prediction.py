@@ -106,7 +106,7 @@ def prediction(
         formula = "z = b + u·h + w·x"
     fixed = [] if bias is None else [Term("b", float(numbers(bias[asked])))]
     logit = add_up(f"z({name})", formula, terms, float(logits[asked]), fixed=fixed)
-    return Section("prediction", (logit, *softmax(logits, words, asked, probability)), "A row w for each word.")
+    return Section("prediction", (logit, *softmax(logits, words, asked, probability)), "One row w for each word.")
 
 
 def softmax(logits: np.ndarray, words: Callable[[int], str], asked: int, probability: float) -> list[Equation]:

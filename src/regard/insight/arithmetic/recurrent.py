@@ -131,7 +131,7 @@ def cell(
 
 
 def _of(unit: int, now: dict[str, np.ndarray]) -> str:
-    return f"The unit with the largest |h| of {len(now['hidden'])}; x is what it reads, h its state before."
+    return f"The unit (of {len(now['hidden'])}) with the largest |h|; x is its input, h its previous state."
 
 
 def _mixed(
@@ -167,7 +167,7 @@ def minimal_gru(
             add_up(f"h[{unit}]", "h = (1 − z)·h + z·n", terms, float(now["memory"][unit]),
                    where=(f"gates/{tensor}/memory", (step, unit)))
         )  # fmt: skip
-    about = f"The unit with the largest |h| of {width}; x is what it reads."
+    about = f"The unit (of {width}) with the largest |h|; x is its input."
     return [
         Section(f"gates of unit {one}", tuple(gates), about),
         Section("the new state", tuple(lines), which_components(before)),

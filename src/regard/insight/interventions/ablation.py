@@ -73,12 +73,12 @@ def ablate(readings: Sequence[Reading], kind: str | None = "heads", way: str = "
     kind = kind or next(one for one in ("heads", "gates", "orders", "words") if _found(recorded[0], one, readings[0]))
     check_choice("--ablate", kind, KINDS)
     if way != "zero" and len(readings) < 2 and kind != "words":
-        raise RegardError(f"{way} takes its values from other texts: give several lines.")
+        raise RegardError(f"{way} takes its values from other texts: give at least two lines.")
     generator = torch.Generator().manual_seed(seed)
     effects, controls, by_word = [], [], []
     for number, reading in enumerate(readings):
         if not reading.known:
-            raise RegardError("There is no known next word: give a text of at least one word.")
+            raise RegardError("There is no known next word: give at least one word.")
         parts = parts_of_kind(recorded[number], kind, reading)
         others = [one for place, one in enumerate(recorded) if place != number] or recorded
         random = [_random(parts, part.size, generator) for part in _sizes(parts) for _ in range(DRAWS)]

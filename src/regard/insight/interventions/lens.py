@@ -55,7 +55,9 @@ def lens(reading: Reading, top: int = 3) -> Lens:
         try:
             predicted = _log_softmax(read_off(vectors))[0]
         except RuntimeError:
-            notes.append(f"{name} is {vectors.size(-1)} wide and cannot be read: the output reads another width.")
+            notes.append(
+                f"{name} is {vectors.size(-1)} wide and cannot be decoded: the output layer has another width."
+            )
             continue
         layers.append(_layer(reading, name, predicted, final, top))
     if not layers:

@@ -30,7 +30,7 @@ def replacements(wanted: Sequence[str], reading: Reading, other: Reading | None 
             found[name] = 0.0
             continue
         if way == "swap" and other is None:
-            raise RegardError("There is no other text to swap with: type one of equal length.")
+            raise RegardError("Swapping needs a second text of equal length: enter one.")
         parts = own if way == "mean" else theirs
         if place.part not in parts:
             raise RegardError(f"There is no place {place.name!r}{did_you_mean(place.name, names_of(list(parts)))}")

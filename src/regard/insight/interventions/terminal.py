@@ -51,7 +51,7 @@ def show_patch(grid: PatchGrid) -> str:
         grid.rows, grid.columns, shares, "at word", "replaced", "share", diverging=True,
     )  # fmt: skip
     place, column = np.unravel_index(np.abs(grid.returned).argmax(), grid.returned.shape)
-    most = f"The most: {grid.rows[place]} at {grid.columns[column]}, {grid.returned[place, column]:.2f}. "
+    most = f"Largest effect: {grid.rows[place]} at {grid.columns[column]}, {grid.returned[place, column]:.2f}. "
     return f"{terminal(heat)}\n\n{most}First text {_signed(grid.first)}, second {_signed(grid.second)}. {WRITTEN}"
 
 
@@ -60,7 +60,7 @@ def show_contrast(found: Contrast) -> str:
     rows = [["word", *found.methods]]
     for number, word in enumerate(found.words):
         rows.append([isolated(word), *(_signed(values[number]) for values in found.methods.values())])
-    curves = [["words deleted in the order of", "mean of the curve"]]
+    curves = [["words deleted in order of", "mean of the curve"]]
     curves += [[name, _signed(found.area(name))] for name in sorted(found.curves, key=found.area)]
     return "\n".join(
         [

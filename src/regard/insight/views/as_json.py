@@ -23,8 +23,8 @@ from regard.report.figures import legible, right_to_left
 from regard.report.packed_arrays import in_bytes
 
 UNFINISHED = (  # why a better score can stand below a worse one
-    "A sentence that ends in … was not finished when the search ended. It is below the finished ones, whatever its "
-    "score: the words that are still missing would lower its log-probability."
+    "A sentence that ends in … was not finished when the search ended. It is listed below the finished ones, whatever "
+    "its score, because the missing words would lower its log-probability."
 )
 Bounds = tuple[float, float]  # what the bytes 0 and 255 stand for
 

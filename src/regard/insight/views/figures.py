@@ -63,12 +63,12 @@ ROWS = {"read": "word read", "written": "word written", "source": "word of the s
 def gradients(trace: Trace) -> dict[str, Heat]:
     """‖∂L_t/∂e_s‖ and the other gradients by name, as powers of ten; exact zeros are empty cells."""
     titles = {
-        "gradients": "How much each word weighs in the loss of each step",
-        "source_gradients": "How much each word of the source weighs in the loss of each step",
+        "gradients": "How much each word influences the loss at each step",
+        "source_gradients": "How much each word of the source influences the loss at each step",
     }
     return {
         name: Heat(
-            titles.get(name, f"How much {part_name(name)} after each word weighs in the loss of each step"),
+            titles.get(name, f"How much {part_name(name)} after each word influences the loss at each step"),
             labels(matrix.rows), labels(matrix.columns), powers(matrix.values).tolist(),
             "of word s", "loss of predicting", POWER,
         )

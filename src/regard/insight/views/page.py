@@ -105,12 +105,12 @@ def _short(words: str) -> str:
 
 def _lead(trace: Trace) -> str:
     who = f"the run {trace.run} ({trace.system})" if trace.run else trace.system
-    words = f"What happened inside {who} while it {TASKS[trace.task]}. Choose a word: everything below refers to it."
+    words = f"What happened inside {who} while it {TASKS[trace.task]}. Select a word: everything below refers to it."
     return words if trace.steps == 1 else f"{words} The page opens at the word that surprised the model most."
 
 
 def _columns(trace: Trace) -> dict[str, str]:
-    counted = {"order": "order that answered", "backoff": "back-off weight"} if trace.order is not None else {}
+    counted = {"order": "order used", "backoff": "back-off weight"} if trace.order is not None else {}
     return {
         "step": "step", "read": "read", "came": "then came", "probability": "probability", "rank": "rank",
         "entropy": "entropy (nats)", **counted, "expected": "it expected",

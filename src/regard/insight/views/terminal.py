@@ -51,7 +51,7 @@ def _summary(trace: Trace) -> str:
     known = trace.probability[np.isfinite(trace.probability)]
     said = f"{trace.system}, {trace.task}: {pluralize(trace.steps, 'step')}"
     if trace.label:
-        said += f"; its answer is {legible(trace.label)}"
+        said += f"; predicted label {legible(trace.label)}"
     if len(known) > 1 and known.min() > 0:
         said += (
             f"; perplexity {math.exp(-np.log(known).mean()):.4g} of the {pluralize(len(known), 'word')} that followed"
@@ -129,10 +129,10 @@ def _search(branches: Sequence[Branch], width: int) -> Iterable[str]:
     if not branches:
         return
     yield "Beam search"
-    said = "Log-probabilities of beginnings. ①, ②: hypotheses, best first; †: kept, (+2): for 2 more steps; ✂: pruned."
+    said = "Log-probabilities of prefixes. ①, ②: hypotheses, best first; †: kept, (+2): for 2 more steps; ✂: pruned."
     ended = sorted((branch for branch in branches if branch.rank), key=lambda branch: branch.rank)
     if not all(branch.finished for branch in ended):
-        said += " …: not finished when the search ended, so below those that were."
+        said += " …: unfinished when the search ended, so listed below the finished ones."
     yield fill(said, width)
     for line in _Tree(branches).lines(-1, ""):
         yield _cut(line, width)

@@ -110,7 +110,7 @@ def exercise_of(path: Path) -> Exercise:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        place = f" in line {line}" if line else ""
+        place = f" on line {line}" if line else ""
         raise RegardError(f"{path} is not valid Python: {getattr(error, 'msg', error)}{place}; fix it.") from None
     for node in tree.body:
         match node:

@@ -143,7 +143,7 @@ class AnswerProcess:
         self._kill()
         said = self.faults.read_text(encoding="utf-8", errors="replace")
         line = re.search(rf'File "{re.escape(str(self.path.resolve()))}", line (\d+)', said)
-        where = f" in line {line[1]} of {self.path.name}" if line else ""
+        where = f" on line {line[1]} of {self.path.name}" if line else ""
         if late or said.startswith("Timeout"):
             return f"it did not finish within {self.limit} seconds{where}: is there an infinite loop?"
         return f"it ended the process{where}: return an answer instead"

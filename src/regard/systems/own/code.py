@@ -89,7 +89,7 @@ def _resolved(path: Path) -> Path:
 def read_code(file: Path) -> bytes:
     try:
         if file.stat().st_size > MAX_CODE:
-            raise RegardError(f"{file} has more than {MAX_CODE >> 20} MiB, too much for a code file: check it.")
+            raise RegardError(f"{file} is larger than {MAX_CODE >> 20} MiB, too large for a code file: check it.")
         return file.read_bytes()
     except OSError as error:
         raise RegardError(f"{file} cannot be read ({error.strerror}); check the file.") from None
@@ -299,14 +299,14 @@ def crash(error: BaseException) -> str:
     if not frames:
         return ""
     last = frames[-1]
-    return f"{_said(error)} in line {last.lineno} of {files[last.filename]}{_quoted(last.line)}."
+    return f"{_said(error)} on line {last.lineno} of {files[last.filename]}{_quoted(last.line)}."
 
 
 def _import_failed(code: Code, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename == str(code.file):
-        return f"{code.file.name} is not valid Python: {error.msg} in line {error.lineno}{_quoted(error.text)}."
+        return f"{code.file.name} is not valid Python: {error.msg} on line {error.lineno}{_quoted(error.text)}."
     frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.realpath(f.filename) == str(code.file)]
-    line = f" in line {frames[-1].lineno}{_quoted(frames[-1].line)}" if frames else ""
+    line = f" on line {frames[-1].lineno}{_quoted(frames[-1].line)}" if frames else ""
     return f"{code.file.name} cannot be imported: {_said(error)}{line}."
 
 

@@ -205,7 +205,7 @@ def test_a_crash_at_the_second_call_or_with_gradients_is_told_with_its_line(grad
     counting = "global asked\nasked = globals().get('asked', 0) + 1\nassert asked < 5\n"
     verdict = graded("causal-mask", counting + SOLUTIONS["causal-mask"])
     assert verdict.sentence.startswith("called a second time, it stops with AssertionError")
-    assert "in line 23 of mine.py" in verdict.sentence
+    assert "on line 23 of mine.py" in verdict.sentence
     verdict = graded("rnn-step", "assert not x.requires_grad\n" + SOLUTIONS["rnn-step"])
     assert "computing its gradient fails: it stops with AssertionError" in verdict.sentence
 
@@ -218,7 +218,7 @@ def test_a_wrong_gradient_is_told_with_its_place(graded):
 def test_a_crash_is_told_with_its_line(graded):
     verdict = graded("causal-mask", "return torch.ones(length, length).nonsense()")
     assert verdict.sentence.startswith("it stops with AttributeError")
-    assert "in line 21 of mine.py (return torch.ones(length, length).nonsense())" in verdict.sentence
+    assert "on line 21 of mine.py (return torch.ones(length, length).nonsense())" in verdict.sentence
 
 
 def test_nothing_and_the_wrong_kind_and_not_a_number_are_told(graded):

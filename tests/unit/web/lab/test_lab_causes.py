@@ -68,7 +68,7 @@ def test_the_mean_is_taken_over_the_words_of_the_text(folder, gpt):
         (["zero embedding@99"], "", "embedding has 8 columns"),
         (["mean embedding@99"], "", "embedding has 8 columns"),
         (["mean nothing"], "", "There is no place 'nothing'"),
-        (["swap embedding@2"], "", "no other text to swap with"),
+        (["swap embedding@2"], "", "needs a second text of equal length"),
         (["swap self/0[1]"], "A horse", "swap self/0 at one word"),
         (["remove self/0"], "", "a change must be one of zero, mean, swap"),
         (["zero"], "", "does not name a part"),
@@ -97,7 +97,7 @@ def test_no_more_changes_than_a_page_shows(folder):
         ({"ask": "why", "why": "plays", "not_": "plays"}, "begin with the same token"),
         ({"ask": "why", "why": "plays", "not_": "play", "step": 99}, "There is no step 99"),
         ({"ask": "ablate", "parts": "gates"}, "has no gates to remove: choose heads or"),
-        ({"ask": "ablate", "with_": "mean"}, "give several lines"),
+        ({"ask": "ablate", "with_": "mean"}, "give at least two lines"),
         (
             {"ask": "lens", "run": "gallery/lstm", "text": "horse " * 200},
             f"at most {MAX_CAUSES} can be explained: shorten it",

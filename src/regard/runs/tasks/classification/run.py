@@ -330,7 +330,7 @@ class ClassificationRun(PairRun):
             text: The text to label.
             label: The true label; without it, the most probable one.
             top: The number of most probable labels to record.
-            gradients: Also record how much each word weighs in the loss of the label.
+            gradients: Also record how much each word influences the loss of the label.
             intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:

@@ -277,7 +277,7 @@ class LanguageRun(WritingRun):
             beam: Also search for the best ways to finish the line, with this many hypotheses; 0 does not.
             max_tokens: The most tokens that this search writes.
             top: The number of most probable next tokens to record at each step.
-            gradients: Also record how much each token weighs in the loss of each step: a backward pass per token.
+            gradients: Also record how much each token influences the loss at each step: a backward pass per token.
             intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:

@@ -349,7 +349,7 @@ class TranslationRun(PairRun):
             beam: The number of hypotheses of beam search.
             length_penalty: The exponent of the length that a log-probability is divided by.
             top: The number of most probable next tokens to record at each step.
-            gradients: Also record how much each token weighs in the loss of each step: a backward pass per token.
+            gradients: Also record how much each token influences the loss at each step: a backward pass per token.
             intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:

@@ -48,7 +48,7 @@ export function lens(run, text, written) {
     divergence: logs.map((one, at) => Math.max(0, final[at].reduce((sum, log, token) => sum + (log > -700 ? Math.exp(log) * (log - one[token]) : 0), 0))),
   });
   const look = (name, vectors) => {
-    if (vectors[0].length !== last[0].length) { notes.push(`${name} is ${vectors[0].length} wide and cannot be read: the output reads another width.`); return; }
+    if (vectors[0].length !== last[0].length) { notes.push(`${name} is ${vectors[0].length} wide and cannot be decoded: the output layer has another width.`); return; }
     const value = (column, at) => vectors[column][at];
     add(name, watched(run.model, replacer([{ part: `layer/${sums.length - 1}`, of: () => true, value }]), () => through(run, text, written)).every.map(logSoftmax));
   };
