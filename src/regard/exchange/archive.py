@@ -83,11 +83,11 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
     if isinstance(code := facts.get("code"), dict):
         name = str(code.get("file", ""))
         if not NAME.fullmatch(name) or not name.endswith(".py") or not (folder / name).exists():
-            raise RegardError(f"{folder} was trained with its own code, and {name!r:.80} is missing: restore it.")
+            raise RegardError(f"{folder} was trained with custom code, and {name!r:.80} is missing: restore it.")
         if _hides_module(name):
             raise RegardError(
                 f"{folder} was trained with {name}, which would hide the module of that name elsewhere: "
-                "give the file another name and train again."
+                "rename the file and train again."
             )
         files[name] = folder / name
     return files
@@ -145,7 +145,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     say(f"imported {pluralize(len(recorded), 'file')} of a run; all digests match")
     for name in recorded:
         if name.endswith(".py"):
-            say(f"note: it was trained with custom code, {run / name}, which runs only after you have named it")
+            say(f"note: it was trained with custom code, {run / name}, which runs only after you have approved it")
     return run
 
 
@@ -159,14 +159,15 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
     names = [entry.filename for entry in entries]
     if MANIFEST not in names:
         inside = "a pickled PyTorch model" if any(name.endswith("/data.pkl") for name in names) else "a zip"
-        raise RegardError(f"{file} is {inside}, not an archive of a run: it has no {MANIFEST}.")
+        raise RegardError(f"{file} is {inside}, not an archive of a run, because it has no {MANIFEST}.")
     if sum(entry.file_size for entry in entries) > file.stat().st_size:
-        raise _damaged(file, "it claims to contain more than is possible")
+        raise _damaged(file, "it declares more content than fits into it")
     for entry in entries:
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or kind not in (0, stat.S_IFREG):
             raise RegardError(
-                f"{file} has {entry.filename!r:.80} compressed, encrypted or as a link; Regard writes no such archives."
+                f"{file} has {entry.filename!r:.80} compressed, encrypted or as a link; Regard never writes "
+                "such archives."
             )
     content = json.loads(_small(file, archive, MANIFEST))
     if not isinstance(content, dict) or content.get("archive") != VERSION:
@@ -179,7 +180,7 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
         if not NAME.fullmatch(name):
             raise RegardError(f"{file} contains {name!r:.80}, which is not part of a run; nothing was unpacked.")
         if not isinstance(expected, dict) or archive.getinfo(name).file_size != expected.get("bytes"):
-            raise _damaged(file, f"{name} has a different size than recorded")
+            raise _damaged(file, f"{name} does not have the recorded size")
     return recorded
 
 
@@ -197,7 +198,7 @@ def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str,
             digest.update(block)
             stream.write(block)
     if digest.hexdigest() != expected.get("sha256"):
-        raise _damaged(file, f"{name} was changed")
+        raise _damaged(file, f"{name} has been modified")
 
 
 def _check_run(file: Path, made: Path, names: set[str]) -> None:

@@ -191,7 +191,7 @@ def _read_entries(lines: _Lines, k: int, sizes: list[int]) -> Iterator[tuple[flo
         except ValueError:
             lines.wrong("a probability or weight is not a number")
         if not probability <= 0 or not weight < inf:
-            lines.wrong("a logarithm of a probability is at most 0, and a weight is a number")
+            lines.wrong("a log-probability must be at most 0, and a weight must be a number")
         yield _natural(probability), fields[1 : k + 1], _natural(weight)
 
 
@@ -204,10 +204,10 @@ def _read_unigrams(lines: _Lines, sizes: list[int]) -> tuple[list[str], Estimate
     entries: dict[str, tuple[float, float]] = {}
     for probability, (word,), weight in _read_entries(lines, 1, sizes):
         if word in entries:
-            lines.wrong(f"the word {word!r} was listed before")
+            lines.wrong(f"the word {word!r} is listed twice")
         entries[word] = probability, weight
     if END not in entries:
-        lines.wrong(f"there is no {END} among the words above")
+        lines.wrong(f"the 1-grams lack {END}")
     _, start = entries.pop(START, (0.0, 0.0))
     words = [END, *([UNKNOWN] if UNKNOWN in entries else []), *(word for word in entries if word not in (END, UNKNOWN))]
     probability, weight = np.array([entries[word] for word in words]).T
@@ -222,7 +222,7 @@ def _read_grams(lines: _Lines, k: int, sizes: list[int], numbers: dict[str, int]
         try:
             ids.extend([numbers[word] for word in words])
         except KeyError as unknown:
-            lines.wrong(f"{unknown.args[0]!r} is not among the words of the 1-grams")
+            lines.wrong(f"{unknown.args[0]!r} is not in the list of 1-grams")
         probabilities.append(probability)
         weights.append(weight)
     begin = lines.number - sizes[k - 1] + 1
@@ -241,5 +241,5 @@ def _read_grams(lines: _Lines, k: int, sizes: list[int], numbers: dict[str, int]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     for twice in np.flatnonzero(keys[1:] == keys[:-1])[:1]:
-        lines.wrong(f"these {k} words were listed before", begin + int(order[twice + 1]))
+        lines.wrong(f"these {k} words are listed twice", begin + int(order[twice + 1]))
     return Estimate(keys, np.array(probabilities)[order], np.array(weights)[order])

@@ -105,7 +105,8 @@ def _encoder_decoder(model: Transformer, rows: int) -> tuple[Any, Any]:
     how = _arrangement(settings)
     if settings.position == "alibi":
         raise RegardError(
-            "CTranslate2 has no ALiBi in an encoder, so model.position alibi cannot be exported; train with another."
+            "CTranslate2 has no ALiBi in an encoder, so model.position alibi cannot be exported; train with "
+            "another position."
         )
     encoder = TransformerEncoderSpec(settings.layers, settings.heads, **how)
     decoder = TransformerDecoderSpec(len(model.layers), settings.heads, **how)
@@ -136,7 +137,7 @@ def _decoder_alone(model: GPT) -> Any:
         raise RegardError(
             f"CTranslate2 uses other ALiBi slopes unless the number of heads is a power of two, so model.heads "
             f"{settings.heads} "
-            "with model.position alibi cannot be written."
+            "with model.position alibi cannot be exported."
         )
     decoder = TransformerDecoderSpec(
         settings.layers, settings.heads, with_encoder_attention=False, alibi=alibi, **_arrangement(settings)
@@ -311,7 +312,9 @@ def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, s
     sentence = f"{same} of {len(lines)} translations, beam 5"
     if references:
         written = [[run.tokenizer.decode(best.text_tokens).strip() for best in side] for side in (ours, theirs)]
-        sentence += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
+        sentence += "; BLEU {:.2f} in Regard, {:.2f} in CTranslate2".format(
+            *(bleu(side, references) for side in written)
+        )
     return "log P of each token of our translations", largest, sentence
 
 

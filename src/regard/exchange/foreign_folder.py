@@ -53,7 +53,7 @@ class Config:
     def count(self, name: str, default: int | None = None) -> int:
         """A whole number from 1."""
         if (value := self.number(name, default)) < 1:
-            self.wrong(f"{name} is {value}, and must be at least 1")
+            self.wrong(f"{name} must be at least 1, not {value}")
         return value
 
     def positive(self, name: str, default: float | None = None) -> float:
@@ -87,7 +87,7 @@ class Config:
         for name, value in expected.items():
             actual = self.values.get(name, value)
             if actual != value:
-                self.wrong(f"{name} is {actual!r:.40}, but Regard reads such folders only with {value!r}")
+                self.wrong(f"{name} is {actual!r:.40}, but Regard supports only {value!r}")
 
 
 class ForeignWeights:
@@ -113,11 +113,11 @@ class ForeignWeights:
         if self.shape(name) != list(shape):
             raise RegardError(f"{name} in {self.where} has the shape {self.shape(name)!s:.60}, not {list(shape)}.")
         if (kind := self._slice(name).get_dtype()) not in FLOATS:
-            raise RegardError(f"{name} in {self.where} has {kind} numbers; Regard reads F32, F16 and BF16.")
+            raise RegardError(f"{name} in {self.where} has {kind} values; Regard reads F32, F16 and BF16.")
         full = self._names[name]
         tensor: Tensor = self._files[full].get_tensor(full).float()
         if not bool(torch.isfinite(tensor).all()):
-            raise RegardError(f"{name} in {self.where} contains infinite or NaN numbers: it is damaged.")
+            raise RegardError(f"{name} in {self.where} contains infinite or NaN values: it is damaged.")
         self.unread.discard(name)
         return tensor
 

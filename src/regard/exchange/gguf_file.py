@@ -73,7 +73,10 @@ def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
             f"data.tokenizer {run.tokenizer.kind}: GGUF supports byte pairs only; train with --data.tokenizer bpe."
         )
     if run.tokenizer.normalisation != "none":
-        say(f"note: GGUF cannot record that text is normalized ({run.tokenizer.normalisation}): normalize it before")
+        say(
+            f"note: GGUF cannot record that text is normalized ({run.tokenizer.normalisation}): normalize text "
+            "before you give it to the model"
+        )
     tensors = _llama(run) if run.recipe.system == "llama" else _gpt2(run)
     qwen = run.recipe.system == "llama" and settings.bias == "qkv"
     writer = gguf.GGUFWriter(out, "qwen2" if qwen else "llama" if run.recipe.system == "llama" else "gpt2")
@@ -111,7 +114,10 @@ def _gpt2(run: LanguageRun) -> dict[str, Tensor]:
     settings = run.recipe.model
     hf_gpt2.check_settings(settings, "GGUF's GPT-2")
     if settings.activation != "gelu":
-        raise RegardError(f"model.activation {settings.activation}: GGUF's GPT-2 supports only gelu; train with it.")
+        raise RegardError(
+            f"model.activation {settings.activation}: GGUF's GPT-2 supports only gelu; train with "
+            "--model.activation gelu."
+        )
     return {_named(name, "h", GPT2): tensor for name, tensor in hf_gpt2.tensors_of(run.model).items()}  # type: ignore[arg-type]
 
 

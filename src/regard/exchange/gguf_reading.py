@@ -60,13 +60,13 @@ class HeaderReader:
     def string(self) -> str:
         length = self.number("Q")
         if length > MAX_STRING:
-            self.wrong(f"has a text of {length} bytes in its header")
+            self.wrong(f"has a string of {length} bytes in its header")
         return self.take(length).decode("utf-8", "replace")
 
     def count(self, most: int, what: str) -> int:
         found = int(self.number("Q"))
         if found > most:
-            self.wrong(f"claims {found} {what}, but Regard reads at most {most}")
+            self.wrong(f"declares {found} {what}, but Regard reads at most {most}")
         return found
 
     def value(self) -> Any:
@@ -83,7 +83,7 @@ class HeaderReader:
 
     def _form(self, kind: int) -> str:
         if kind not in NUMBERS:
-            self.wrong(f"has a value of the unknown type {kind}")
+            self.wrong(f"has a value of unknown type {kind}")
         return NUMBERS[kind]
 
 
@@ -173,7 +173,7 @@ def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[
     needed = 0
     for name, (shape, kind, start) in tensors.items():
         if kind not in [one.value for one in gguf.GGMLQuantizationType]:
-            raise RegardError(f"{reader.path}: {name[:60]} has numbers of the type {kind}, which Regard does not know.")
+            raise RegardError(f"{reader.path}: {name[:60]} has values of type {kind}, which Regard does not support.")
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
         if min(shape) < 1 or shape[-1] % block or start + math.prod(shape) // block * size > len(reader.data):
             reader.wrong(f"ends before its tensor {name[:60]}")
@@ -248,7 +248,7 @@ def _llama3(file: Path, scales: Tensor, theta: Any) -> dict[str, Any]:
             }
     raise RegardError(
         f"{file}: {ROTARY_SCALES} are not the rotary scales of Llama 3.1 to 3.3: import the Hugging Face folder, whose "
-        "config.json says how they are made."
+        "config.json defines them."
     )
 
 
@@ -305,6 +305,6 @@ def _named(
         full = f"{before}{ours.get(inside, inside)}.{part}"
         turned = turns.get(inside, 0)
         if turned and (shape[0] % (2 * turned)):
-            reader.wrong(f"has a tensor {name[:60]} that its heads do not divide")
+            reader.wrong(f"has a tensor {name[:60]} whose size is not divisible by the number of heads")
         found[full] = StoredTensor(reader, shape, numbers, start, turned)
     return found

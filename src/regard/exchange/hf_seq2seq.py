@@ -40,9 +40,13 @@ def check_settings(settings: Settings, form: str) -> None:
     """Refuses settings that neither of their models can have, and says what to change."""
     if settings.position != "sinusoid" or settings.combine != "add":
         what = f"model.position {settings.position}, combined by {settings.combine}"
-        raise RegardError(f"{what}: {form} adds sine waves; train with --model.position sinusoid --model.combine add.")
+        raise RegardError(
+            f"{what}: {form} adds sinusoidal positions; train with --model.position sinusoid --model.combine add."
+        )
     if settings.width % 2:
-        raise RegardError(f"model.width {settings.width}: {form} needs an even width; train with one.")
+        raise RegardError(
+            f"model.width {settings.width}: {form} needs an even width; train with an even --model.width."
+        )
 
 
 def config_of(run: TranslationRun) -> dict[str, Any]:
@@ -188,9 +192,9 @@ def settings_in(config: Config) -> dict[str, Any]:
     if not (1 <= layers <= MAX_LAYERS and 1 <= decoder_layers <= MAX_LAYERS):
         config.wrong(f"it has {layers} and {decoder_layers} layers, but Regard builds 1 to {MAX_LAYERS}")
     if width < 2 or width % 2:
-        config.wrong(f"d_model is {width}, but sine waves need an even number")
+        config.wrong(f"d_model is {width}, but sinusoidal positions need an even width")
     if config.number("decoder_vocab_size", config.number("vocab_size")) != config.number("vocab_size"):
-        config.wrong("decoder_vocab_size is not vocab_size, but Regard reads only folders with one list of tokens")
+        config.wrong("decoder_vocab_size differs from vocab_size, but Regard reads only folders with one vocabulary")
     inner, own_start = config.number("encoder_ffn_dim"), _start(config) is not None
     return {
         "layers": layers,
@@ -279,5 +283,5 @@ def _check_fixed(config: Config, weights: ForeignWeights, width: int, vocabulary
         positions = weights.take(name, count, width)
         if not torch.allclose(positions, _positions(count, width), atol=1e-3):
             raise RegardError(
-                f"{name} in {weights.where} has positions other than sine waves, which Regard does not support."
+                f"{name} in {weights.where} has positions that are not sinusoidal, which Regard does not support."
             )

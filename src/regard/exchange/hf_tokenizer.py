@@ -107,7 +107,7 @@ def tokenizer_of(folder: Path, config: Config, given: Path | None, vocabulary: i
     if given is not None and given.suffix == ".json":
         tokenizer = Tokenizer.load(given)
         if last != tokenizer.eos:
-            config.wrong(f"eos_token_id is {last!r:.20}, and {tokenizer.eos} in {given}: this is a different tokenizer")
+            config.wrong(f"eos_token_id is {last!r:.20}, but {tokenizer.eos} in {given}: this is a different tokenizer")
         return tokenizer, list(range(tokenizer.vocabulary))
     path = given or next((folder / name for name in TOKENIZERS if (folder / name).exists()), folder / TOKENIZERS[0])
     translates = config.values.get("is_encoder_decoder") is True
@@ -183,7 +183,8 @@ def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
         made = None
     if made is None:
         raise RegardError(
-            f"{path} is a {model.get('type', 'nameless')!s:.20} tokenizer that splits text in a way Regard does not: "
+            f"{path} is a {model.get('type', 'nameless')!s:.20} tokenizer that splits text in a way that "
+            "Regard does not support: "
             "Regard reads byte-level BPE as in GPT-2, and its own tokenizers."
         )
     tokenizer = _checked(made, path)

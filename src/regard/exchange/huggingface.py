@@ -45,15 +45,15 @@ KINDS = {  # by config.json's model_type
     "pegasus": hf_seq2seq,
 }
 LACKING = {  # what another kind would need, by model_type
-    "t5": "T5 adds learned biases by distance to its attention's scores, which Regard's transformer does not.",
-    "mt5": "mT5 adds learned biases by distance to its attention's scores, which Regard's transformer does not.",
+    "t5": "T5 adds learned relative-position biases to its attention scores, which Regard's transformer does not.",
+    "mt5": "mT5 adds learned relative-position biases to its attention scores, which Regard's transformer does not.",
     "bart": "BART has learned positions and a layer norm on word vectors, which Regard's transformer does not.",
     "mbart": "mBART has learned positions and a layer norm on word vectors, which Regard's transformer does not.",
-    "mixtral": "Mixtral chooses among several feed-forwards for each token; Regard's llama has only one.",
+    "mixtral": "Mixtral routes each token to some of several feed-forwards; Regard's llama has only one.",
     "qwen3": "Qwen3 normalizes queries and keys, which Regard's llama does not.",
     "gemma": "Gemma scales its word vectors and norms differently from Regard's llama.",
     "gemma2": "Gemma 2 caps scores and uses a sliding window, which Regard's llama does not.",
-    "phi3": "Phi-3 stretches its rotary positions by a table of factors, which Regard's llama does not.",
+    "phi3": "Phi-3 scales its rotary positions by a table of factors, which Regard's llama does not.",
 }
 WRITTEN = 32  # tokens of a text that is compared
 
@@ -176,7 +176,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precisi
     """Make a run of a folder that `transformers` wrote."""
     check_free(run)
     if not (folder / "config.json").exists():
-        what = "a run already" if (folder / "run.json").exists() else "a folder without config.json"
+        what = "already a run" if (folder / "run.json").exists() else "a folder without config.json"
         raise RegardError(f"{folder} is {what}: Regard imports Hugging Face folders, archives and .arpa files.")
     config = Config.of_folder(folder)
     kind = config.values.get("model_type")

@@ -61,7 +61,7 @@ def write_run(
     say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters of {what}")
     if tokenizer.begin != tokenizer.eos:
         first, last = (tokenizer.token(n) for n in (tokenizer.begin, tokenizer.eos))
-        say(f"a text begins with {first:.40} and ends with {last:.40}")
+        say(f"each text begins with {first:.40} and ends with {last:.40}")
     return made
 
 
@@ -73,5 +73,5 @@ def checked_template(template: Any, where: Path) -> str:
     if template is None:
         return ""
     if not isinstance(template, str) or len(template) > MAX_TEMPLATE:
-        raise RegardError(f"{where}: the chat template is not a text of at most {MAX_TEMPLATE} characters.")
+        raise RegardError(f"{where}: the chat template is not a string of at most {MAX_TEMPLATE} characters.")
     return valid_unicode(template)

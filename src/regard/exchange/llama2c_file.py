@@ -49,7 +49,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
         stream.seek(HEADER.size)
         numbers = {name: _take(stream.read(4 * math.prod(shape)), shape) for name, shape in shapes.items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in numbers.values()):
-        raise RegardError(f"{file} contains infinite or NaN numbers: it is damaged.")
+        raise RegardError(f"{file} contains infinite or NaN values: it is damaged.")
     if tokenizer_file.suffix == ".model":
         engine, begin, eos = sentencepiece_model(tokenizer_file)
     else:

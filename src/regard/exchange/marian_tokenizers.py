@@ -54,7 +54,7 @@ def read_pair(folder: Path, config: Config, vocabulary: int) -> tuple[Side, Side
 def _ids(path: Path, vocabulary: int) -> dict[str, int]:
     ids = read_json(path)
     if not all(type(number) is int for number in ids.values()) or sorted(ids.values()) != list(range(vocabulary)):
-        raise RegardError(f"{path} does not give each of the model's {vocabulary} rows exactly one name.")
+        raise RegardError(f"{path} does not have exactly one token for each of the model's {vocabulary} rows.")
     if not {EOS, UNK} <= ids.keys():
         raise RegardError(f"{path} has no {EOS} or no {UNK}.")
     return ids

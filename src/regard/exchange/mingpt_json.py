@@ -62,7 +62,7 @@ class Stored:
 
 def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     if tokenizer_file is not None:
-        raise RegardError("--tokenizer does not apply: this model reads letters.")
+        raise RegardError("--tokenizer does not apply: this model reads characters.")
     check_free(run)
     there = read_json(file)
     if not isinstance(values := there.get("config"), dict):
@@ -70,7 +70,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     config = Config(file, values | {"n_positions": values.get("block_size")})
     size = config.number("vocab_size")
     if not 1 <= size <= len(LETTERS):
-        config.wrong(f"vocab_size is {size}, but Regard reads at most {len(LETTERS)} letters")
+        config.wrong(f"vocab_size is {size}, but Regard supports at most {len(LETTERS)} characters")
     settings = hf_gpt2.settings_in(config) | {"tied": False}
     recipe = compose("gpt", "", {"data": {"corpus": "", "tokenizer": "char"}, "model": settings})
     tensors = {name: Stored(file, name, values) for name, values in there.items() if name != "config"}
@@ -84,9 +84,12 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         write_folder(made, recipe, tokenizers)
         save_tensors(made / "model.safetensors", model.state_dict())
         write_facts(made, recipe, model, {"name": file.name})
-    say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters over {size} letters")
+    say(
+        f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters over {size} "
+        "characters"
+    )
     say(
         "note: this model was trained without <eos>, but Regard begins every line with it: run.model is "
-        "exact, lines are not"
+        "exact, but the scores of lines are not"
     )
     return made

@@ -242,7 +242,7 @@ def write(run: AnyRun, out: Path) -> None:
     if not any(True for _ in run.model.parameters()):
         raise RegardError(
             f"--to onnx supports networks only, but {run.folder} is {with_article(run.recipe.system)}, which "
-            "counts: use --to arpa."
+            "has no network: use --to arpa."
         )
     model = plain(run)
     first = Example(past=0).state(model)

@@ -180,7 +180,8 @@ def check_cuts(pieces: SentencePieces, engine: Engine) -> None:
         raise RegardError(f"{pieces.path} is not a SentencePiece model, or is damaged: copy it again.") from None
     if not all(same):
         raise RegardError(
-            f"{pieces.path} splits text in a way that Regard does not: save the tokenizer as tokenizer.json with "
+            f"{pieces.path} splits text in a way that Regard does not support: save the tokenizer as "
+            "tokenizer.json with "
             f"its own "
             "program."
         )

@@ -249,7 +249,7 @@ def array(kind, count):
     ({"odd": array(ARRAY, 1) + array(UINT32, 0)}, "unknown type 9"),
     ({"odd": array(UINT64, 10**15)}, "claims 1000000000000000 items"),
     ({"odd": array(UINT64, 10**6)}, "ends inside its header"),
-    ({"odd": struct.pack("<IQ", STRING, 10**9)}, "a text of 1000000000 bytes"),
+    ({"odd": struct.pack("<IQ", STRING, 10**9)}, "a string of 1000000000 bytes"),
     ({"odd": struct.pack("<IQ", STRING, 10**7)}, "ends inside its header"),
 ])  # fmt: skip
 def test_a_header_that_regard_cannot_use_is_one_sentence(tmp_path, changes, said):
@@ -271,9 +271,9 @@ def test_counts_are_checked_before_anything_is_made(tmp_path, more, said):
     ("blk.0.attn_q.weight", ((2**40, 2**40), 0, b""), "ends before its tensor"),
     ("blk.0.attn_q.weight", ((256, 0), 0, b""), "ends before its tensor"),
     ("blk.0.attn_q.weight", ((256,) * 5, 0, b""), "of 5 axes"),
-    ("blk.0.attn_q.weight", ((256, 256), 200, bytes(65536)), "of the type 200"),
+    ("blk.0.attn_q.weight", ((256, 256), 200, bytes(65536)), "of type 200"),
     ("blk.0.attn_q.weight", ((256, 256), int(Kind.I32), bytes(4 * 65536)), "Dequantization for I32"),
-    ("blk.0.attn_q.weight", ((250, 256), 0, bytes(4 * 250 * 256)), "its heads do not divide"),
+    ("blk.0.attn_q.weight", ((250, 256), 0, bytes(4 * 250 * 256)), "not divisible by the number of heads"),
     ("blk.0.ffn_up.weight", ((512, 128), 0, bytes(4 * 512 * 128)), "has the shape [512, 128], not [512, 256]"),
     ("blk.0.ffn_up.weight", ((512, 256), 0, b"\xff" * (4 * 512 * 256)), "infinite or NaN"),
     ("blk.0.strange.weight", ((4,), 0, bytes(16)), "which a Llama does not have"),

@@ -179,14 +179,14 @@ def test_what_does_not_fit_is_one_sentence(tmp_path):
         ({"decoder_vocab_size": 3}, "decoder_vocab_size"),
         ({"activation_function": "tanh"}, "activation_function is 'tanh'"),
         ({"static_position_embeddings": False}, "static_position_embeddings is False"),
-        ({"model_type": "t5"}, "learned biases by distance"),
+        ({"model_type": "t5"}, "learned relative-position biases"),
     ):
         change(config, **values)
         assert said in refused(tmp_path / "m")
         config.write_text(whole)
     for broken in (listed | {"</s>": 10**9}, listed | {"extra": 1}, listed | {"</s>": "0"}, {"a": 0}):
         names.write_text(json.dumps(broken))
-        assert "does not give each of the model's" in refused(tmp_path / "m")
+        assert "does not have exactly one token for each of the model's" in refused(tmp_path / "m")
     names.write_text(json.dumps({"</S>" if name == "</s>" else name: number for name, number in listed.items()}))
     assert "has no </s>" in refused(tmp_path / "m")
     names.write_text(json.dumps(listed))
