@@ -349,7 +349,7 @@ def test_an_n_gram_goes_out_as_arpa_and_comes_back(regard, trained, tmp_path):
     theirs = [score.log_probability for score in package.load(back).score(lines)]
     assert ours == pytest.approx(theirs, abs=1e-4)
     assert "already exists" in regard("export", trained["ngram"], "--to", "arpa", "--out", file)[2]
-    assert "imported without a text" in regard("evaluate", back)[2]
+    assert "imported without its text" in regard("evaluate", back)[2]
     assert regard("evaluate", back, "--data", package.load(trained["ngram"]).recipe.data.corpus)[0] == 0
 
 

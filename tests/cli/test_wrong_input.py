@@ -305,7 +305,9 @@ def test_input_that_is_not_utf8_is_refused_with_its_line(wrong, trained):
 
 
 def test_exporting_what_arpa_cannot_hold(wrong, trained, tmp_path):
-    assert "--to arpa takes ngram" in wrong("export", trained["lstm"], "--to", "arpa", "--out", tmp_path / "x.arpa")
+    assert "--to arpa supports only ngram" in wrong(
+        "export", trained["lstm"], "--to", "arpa", "--out", tmp_path / "x.arpa"
+    )
     assert "--to must be one of" in wrong("export", trained["ngram"], "--to", "srilm", "--out", tmp_path / "x")
     assert "has no option --quantization" in wrong(
         "export", trained["ngram"], "--to", "arpa", tmp_path / "x", "--quantization", "int8"

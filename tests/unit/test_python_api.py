@@ -267,7 +267,7 @@ def test_an_export_is_checked_by_the_program_it_is_for(runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"to": "arpa"}, "to arpa takes ngram, and .* is an lstm"),
+        ({"to": "arpa"}, "to arpa supports only ngram, but .* is an lstm"),
         ({"to": "word"}, "to must be one of huggingface"),
         ({"to": "archive", "options": {"quantization": "int8"}}, "to archive has no option quantization"),
         ({"to": "archive", "check": True}, "to archive does not support check"),

@@ -374,19 +374,28 @@ CLAIM = Claim(
     "and positions do. An RNN that translates word by word does well where the order is the same and worse where "
     "it is "
     "not.",
-    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps on the phrasebook's sentences of at most {MAX_WORDS} words "
-    f"made of its {COMMON} commonest words; held-out pairs with crossing links, against the grammar's gold alignment; "
-    "one link for each target word, read at the step that predicts it. What is needed: a source word becomes <unk> "
-    f"({PROBED} pairs). IBM model 1 is fitted to the training pairs alone and always gives a link, of two occurrences "
-    "of a word to the one nearer to the diagonal. Word by word: a GRU of the same width and as many steps.",
-    control_words="On pairs that are word by word, attention gives the diagonal; before it is trained, its links are "
-    "worse than the diagonal, its weight is spread, the word it looks at most is not needed, and of words that occur "
-    "twice it knows no more than IBM model 1. Attention translates reordered pairs nearly as well as the "
-    "others, so that these are not simply the harder ones.",
-    breaks="Attention is taught to predict, not to align: it may look beside the word it translates, whose neighbors' "
-    "vectors know of it, too, and a query that has not read the last word cannot know what comes next. Model 1 is "
-    "taught nothing but which words go together, which is nearly all there is to know where each occurs once; of two "
-    "occurrences the one nearer to the diagonal is usually the right one.",
+    conditions=(
+        f"bahdanau of width {WIDTH}, trained for {STEPS} steps on the phrasebook's sentences of at most {MAX_WORDS} "
+        f"words, made of its {COMMON} most common words. On held-out pairs with crossing links, its links are "
+        "compared with the grammar's gold alignment; each target word has one link, read at the step that predicts "
+        f"it. To test which words the prediction needs, a source word is replaced by <unk> ({PROBED} pairs). IBM "
+        "model 1 is fitted to the training pairs alone and always gives a link; of two occurrences of a word, it "
+        "links the one nearer to the diagonal. The word-by-word translator is a GRU of the same width, trained for "
+        "as many steps."
+    ),
+    control_words=(
+        "On pairs that are word by word, attention gives the diagonal. Before training, its links are worse than "
+        "the diagonal, its weight is spread, the word with the largest weight is not needed, and for words that "
+        "occur twice it knows no more than IBM model 1. Attention translates reordered pairs nearly as well as the "
+        "others, so these are not simply the harder ones."
+    ),
+    breaks=(
+        "Attention is trained to predict, not to align. It may look next to the word that it translates, because "
+        "the neighbors' vectors also contain information about that word, and a query that has not read the last "
+        "word cannot know what comes next. IBM model 1 learns only which words go together, which is nearly all "
+        "there is to know if each word occurs once; of two occurrences, the one nearer to the diagonal is usually "
+        "right."
+    ),
     expected=(
         Expect(OVER_DIAGONAL, "at least", 0.0, part=ORDER),
         Expect(FOCUS, "at least", 0.5, part=ONLY),

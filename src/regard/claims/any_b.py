@@ -297,15 +297,20 @@ CLAIM = Claim(
     statement="A query for B finds the one B among n symbols with weight e^q / (e^q + n − 1), wherever it is, and "
     f"q = 0 is the DAN. Trained from scratch, an RNN learns the rule when the only B is {NEAR} steps back and not when "
     f"it is {VERY_FAR} steps back, where attention still learns it.",
-    conditions="One-hot vectors for A and B, dot products. Learning: two strings, BAA…A and AAA…A, far is "
-    f"{VERY_FAR} steps back; default initialization, width {WIDTH}, at most {STEPS} steps of Adam (5e-3), attention "
-    "without positions.",
+    conditions=(
+        "One-hot vectors for A and B, dot products. For learning, two strings: BAA…A and AAA…A; far means "
+        f"{VERY_FAR} steps back. Default initialization, width {WIDTH}, at most {STEPS} steps of Adam (5e-3), "
+        "attention without positions."
+    ),
     control_words="The same RNN trained on strings of ten symbols is right at length 1000: learning fails, not the "
     "network's capacity to represent the rule. If the B is not shown, attention also learns nothing.",
-    breaks="q = (0, 10) dilutes: in a string of about e¹⁰ = 22,026 symbols the B gets only half. In self-attention "
-    "W_q = 10·I makes every A look for As; W_q = [[0, 0], [10, 10]] makes every word look for B. What is seen without "
-    "distance need not be attention: an average of the words (DAN) is beside it, and learns at 100 steps, too. An LSTM "
-    "learns from further away than an RNN, but at its default forget bias not from everywhere.",
+    breaks=(
+        "q = (0, 10) dilutes: in a string of about e¹⁰ = 22,026 symbols, the B gets only half of the weight. In "
+        "self-attention, W_q = 10·I makes every A look for As, and W_q = [[0, 0], [10, 10]] makes every word look "
+        "for B. A system that is indifferent to distance need not use attention: an average of the words (DAN) is "
+        "also indifferent, and also learns at 100 steps. An LSTM learns from farther away than an RNN, but with its "
+        "default forget bias not from every distance."
+    ),
     expected=(
         Expect(BASE_THREE, "at most", 1e-12, over="draws"),
         Expect(SHARE, "at most", 1e-9, over="draws"),

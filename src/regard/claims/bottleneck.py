@@ -267,20 +267,25 @@ CLAIM = Claim(
         "vector of fixed size carries the source, but not if attention looks back at it, both on strings and on "
         "sentences."
     ),
-    conditions=f"Texts to be copied: strings of {SHORTEST} to {MAX_LETTERS} independent letters of {LETTERS}, fresh "
-    f"ones at every step, or {SENTENCES} phrasebook sentences of {SHORTEST} to {MAX_WORDS} words. GRU; one vector of "
-    f"width {NARROW}, {2 * NARROW} and {4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The "
-    f"learning rate is halved whenever two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; "
-    f"the third time training ends, after {MOST} steps at the latest. Greedy; quality is the share of symbols right at "
-    "their place, the fall that from the shortest quarter of lengths to the longest, the knee the length at which half "
-    "is right.",
-    control_words="A vector of four times the width moves the knee of strings: what runs out is its size, not the "
-    "reader's memory of what it read first. Nearly all networks copy the shortest texts, and their trainings ended "
-    "by themselves; and before training there is no "
-    "fall.",
-    breaks="The length up to which one vector suffices grows with its width and with training: where every sentence is "
-    "shorter than that, nothing is lost. It is a matter of how many bits a vector of so many trained components keeps "
-    "apart, not of sentences as such.",
+    conditions=(
+        f"Texts to copy: strings of {SHORTEST} to {MAX_LETTERS} independent letters out of {LETTERS}, fresh ones at "
+        f"every step, or {SENTENCES} phrasebook sentences of {SHORTEST} to {MAX_WORDS} words. GRU with one vector of "
+        f"width {NARROW}, {2 * NARROW} and {4 * NARROW} (seq2seq), or attention of width {NARROW} (bahdanau, without "
+        f"input feeding). The learning rate is halved whenever two validations, {BLOCK} steps apart, improve the "
+        f"held-out loss by less than 1 %; the third time, training ends, at the latest after {MOST} steps. Greedy "
+        "decoding. Quality is the share of symbols that are right at their place, the fall is that from the "
+        "shortest to the longest quarter of lengths, and the knee is the length at which half are right."
+    ),
+    control_words=(
+        "A vector of four times the width moves the knee of strings: the limit is its size, not the reader's memory "
+        "of what it read first. Nearly all networks copy the shortest texts, and their training ended because it no "
+        "longer improved; before training, there is no fall."
+    ),
+    breaks=(
+        "The length up to which one vector suffices grows with its width and with training: if every sentence is "
+        "shorter, nothing is lost. What matters is how many bits a vector with that many trained components can "
+        "keep apart, not sentences as such."
+    ),
     expected=tuple(
         expect
         for part in PARTS

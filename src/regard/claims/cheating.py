@@ -200,13 +200,19 @@ CLAIM = Claim(
     where="000:89–90",
     statement="Without the causal mask the training loss on independent, uniformly drawn words falls below log V, "
     "which no causal model can do.",
-    conditions=f"V = 8 words unless it is turned, texts of {WORDS}, new ones at every step; a gpt of one layer with "
-    f"learned positions, {STEPS} steps of Adam.",
-    control_words="With the mask the same gpt stays at log V, and so does every causal system of Regard, trained the "
-    "same way: none of them leaks.",
-    breaks="Without positions the cheater does not know which of the words it sees is the next one, and falls only "
-    "part of the way, as far as the mere counts allow. And the cheater is worthless where it matters: when a text is "
-    "generated the next word is not there, and it does worse than guessing.",
+    conditions=(
+        f"V = 8 words by default; new texts of {WORDS} words at every step; a gpt of one layer with learned "
+        f"positions, {STEPS} steps of Adam."
+    ),
+    control_words=(
+        "With the mask, the same gpt stays at log V, and so does every causal system of Regard trained in the same "
+        "way: none of them leaks."
+    ),
+    breaks=(
+        "Without positions, the cheater does not know which of the words it sees is the next one, so its loss falls "
+        "only as far as the counts of words allow. The cheater is also useless in practice: when it generates a "
+        "text, the next word is not there, and it does worse than guessing."
+    ),
     expected=(Expect(CHEATED, "at most", 0.5),),
     control=(Expect(MASKED, "within", 1.0, tolerance=0.01), Expect(HONEST, "at least", 0.99)),
     besides=(

@@ -267,18 +267,25 @@ CLAIM = Claim(
         "RNNs keep up with attention at predicting the next word and at classifying a text, but not at translating "
         "and at generating sentences; a bidirectional RNN sees both sides of a word but still lacks long range."
     ),
-    conditions="7200 sentences of a grammar whose probabilities are known: next words and drawn sentences (LSTM of "
-    "width 64 and gpt of width 32), and whether a verb agrees with a noun from which other words part it (LSTM and a "
-    "Transformer block). The phrasebook's reordered English–French pairs of at most 8 words (seq2seq and bahdanau, GRU "
-    f"of width 48). Equal steps, held-out text. Keeps up: within {NATS} nats per word or {SHARE} of the share. Range: "
-    "untrained encoders of width 32, derivatives of the middle word's vector.",
-    control_words="The LSTM beats a Kneser-Ney 3-gram at next words and naive Bayes at the labels, and the gpt writes "
-    "more grammatical sentences than the 3-gram, so that the tasks need more than counting; shuffled sentences are not "
-    "grammatical. Attention translates the pairs, so that they can be learned from so few, and its reach does not end "
-    "with distance.",
-    breaks="Keeping up is a matter of the task: where the answer to a classification hangs on one word far back, an "
-    "RNN loses it, too (claims any-b and forgetting). Where sentences are short enough for one vector, it translates "
-    "well (claim bottleneck). A gated RNN, trained, reaches farther than the untrained one that is probed here.",
+    conditions=(
+        "7200 sentences of a grammar with known probabilities, for next words and generated sentences (LSTM of "
+        "width 64 and gpt of width 32), and for deciding whether a verb agrees with a noun that other words "
+        "separate from it (LSTM and a Transformer block). For translation, the phrasebook's reordered "
+        "English–French pairs of at most 8 words (seq2seq and bahdanau, GRU of width 48). Equal steps, held-out "
+        f"text. A system keeps up if it is within {NATS} nats per word or within {SHARE} of the share. Range: "
+        "untrained encoders of width 32, derivatives of the middle word's vector."
+    ),
+    control_words=(
+        "The LSTM beats a Kneser-Ney 3-gram at next words and naive Bayes at labels, and the gpt writes more "
+        "grammatical sentences than the 3-gram, so these tasks need more than counting. Shuffled sentences are not "
+        "grammatical. Attention translates the pairs, so they can be learned from so few examples, and its reach "
+        "does not end with distance."
+    ),
+    breaks=(
+        "Whether an RNN keeps up depends on the task. If a classification depends on one word far back, an RNN also "
+        "loses it (claims any-b and forgetting). If sentences are short enough for one vector, an RNN translates "
+        "well (claim bottleneck). A trained gated RNN reaches farther than the untrained one that is probed here."
+    ),
     expected=(
         Expect(NEXT, "at most", NATS, unit="nats per word", part="next word"),
         Expect(CLASS, "at most", SHARE, part="classification"),

@@ -292,17 +292,27 @@ CLAIM = Claim(
     quote="HANDLE VARIABLE-LENGTH SEQUENCES … TRACK LONG-TERM DEPENDENCIES … MAINTAIN INFORMATION ABOUT ORDER … SHARE "
     "PARAMETERS ACROSS THE SEQUENCE",
     where="003:83–86, 239–247; 001:110–114",
-    statement="Recurrent networks read any length, keep order and share their parameters, but at initialization do not "
-    "reach 40 words back and are not parallel. Attention has all that the wishlist asks for (long range, any length, "
-    "association of output and input) and is parallel; order it has only with positions. An average has no order.",
-    conditions="Every system as it begins, untrained, small, fp64; long range = of 40 words the weakest moves the "
-    "prediction at least 1/100 as much as the strongest.",
-    control_words="Each probe says no of a system that was built without what it looks for, and yes of one that was "
-    "built to have it.",
-    breaks="The notes' reasons against a dense net are true of an average only in part. Order: a net over concatenated "
-    "words (nnlm) has it. Variable length and long memory: the average (dan) reads any length, and the first word "
-    "counts as much as the last; what it lacks is order and association. Learned positions end where their table ends, "
-    "and grow with it. What a recurrent network can learn to keep is another question: see vanishing and any-b.",
+    statement=(
+        "Recurrent networks read any length, keep order and share their parameters, but at initialization they do "
+        "not reach 40 words back and are not parallel. Attention meets the whole wish list (long range, any length, "
+        "association of output and input) and is parallel, but it has order only with positions. An average has no "
+        "order."
+    ),
+    conditions=(
+        "Every system at initialization, small, fp64. Long range means that of 40 words, the weakest moves the "
+        "prediction at least 1/100 as much as the strongest."
+    ),
+    control_words=(
+        "Each probe answers no for a system built without the property that it tests, and yes for a system built to "
+        "have it."
+    ),
+    breaks=(
+        "The notes' reasons against a dense net are only partly true of an average. Order: a net over concatenated "
+        "words (nnlm) has it. Variable length and long memory: the average (dan) reads any length, and its first "
+        "word counts as much as its last; what it lacks is order and association. Learned positions end with their "
+        "table, and grow with it. What a recurrent network can learn to keep is another question: see vanishing and "
+        "any-b."
+    ),
     expected=(
         Expect(RNN_HAS, "at least", 1.0, over="draws"),
         Expect(RNN_FAR, "at most", FAR, over="draws"),

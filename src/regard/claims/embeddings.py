@@ -274,17 +274,24 @@ CLAIM = Claim(
         "than to an equally frequent word of another class, and on real text, the more similar people judge two words "
         "to be, the more similar their vectors are."
     ),
-    conditions="Classes: embedding of a gpt of width 32 trained on 7200 sentences of the phrasebook; classes are the "
-    f"lexicon's; words that occur at least {OFTEN} times; cosines after the mean was taken off; other-class words "
-    "matched by frequency. Judgements: embedding of a gpt of width 64 trained on the text given by --data; pairs of "
-    "WordSim-353 whose words both occur at least 100 times in WikiText-2 (which four more do); its "
-    "intervals are over pairs and trainings together. Without --data that part is not measured, "
-    "and the claim is inconclusive.",
-    control_words="Trained on the same words shuffled, which words go together is gone, and so is the likeness; "
-    "one-hot vectors are all √2 apart; and likeness in frequency alone does not agree with people.",
-    breaks="Use is not meaning: HAPPY and SAD are used alike and get similar vectors, as in the notes' own figure. A "
-    "word that the text has a few times only stays where it was drawn. Of judged pairs there are few: over "
-    "pairs and trainings together the interval of the judgements is about ±0.25 wide.",
+    conditions=(
+        "Classes: the embedding of a gpt of width 32, trained on 7200 sentences of the phrasebook. The classes are "
+        f"the lexicon's, each word occurs at least {OFTEN} times, cosines are taken after subtracting the mean, and "
+        "words of other classes are matched by frequency. Judgments: the embedding of a gpt of width 64, trained on "
+        "the text given by --data. The pairs are those of WordSim-353 whose words both occur at least 100 times in "
+        "WikiText-2 (which four more do); the intervals are over pairs and trainings together. Without --data, that "
+        "part is not measured, and the claim is inconclusive."
+    ),
+    control_words=(
+        "Training on the same words in shuffled order removes the information about which words go together, and "
+        "with it the similarity. One-hot vectors are all √2 apart. Similarity in frequency alone does not agree "
+        "with people's judgments."
+    ),
+    breaks=(
+        "Use is not meaning: HAPPY and SAD are used alike and get similar vectors, as in the notes' own figure. A "
+        "word that occurs only a few times stays near its random initial vector. There are few judged pairs: over "
+        "pairs and trainings together, the interval of the judgments is about ±0.25 wide."
+    ),
     expected=(Expect(ALIKE, "at least", 0.7, part=USE), Expect(AGREES, "at least", 0.2, over="pairs", part=MEANING)),
     control=(
         Expect(MIXED, "within", 0.5, tolerance=0.1, part=USE),

@@ -168,10 +168,12 @@ CLAIM = Claim(
     f"{FIRST} to {STEPS}, fp64. Clipping: a ReLU network with ρ = 1.5 over 40 words, one step of SGD without momentum.",
     control_words="V stretches some vectors (its largest singular value is above 1) and has ρ = 0.95: the gradient "
     "shrinks, so values above 1 are not enough. Without clipping the same step is far longer than η c.",
-    breaks="With tanh a large matrix is necessary (the largest singular value must be above 1) but not sufficient: "
-    "strong input saturates the units, and a network of gain 1.5 that explodes in silence vanishes while it reads; "
-    "with gain 2 it grows either way. Adam divides by the size of the gradient itself, so that clipping hardly "
-    "shortens its step.",
+    breaks=(
+        "With tanh, a large matrix is necessary (the largest singular value must be above 1) but not sufficient: "
+        "strong input saturates the units, so that the gradient of a network of gain 1.5 explodes without input but "
+        "vanishes while it reads; with gain 2, it grows either way. Adam divides by the size of the gradient "
+        "itself, so clipping hardly shortens its step."
+    ),
     expected=(
         Expect(GELFAND, "within", 0.0, 0.02, over="draws", unit="nats per step"),
         Expect(CLIPPED, "at most", 1 + 1e-9, over="draws"),

@@ -121,10 +121,14 @@ CLAIM = Claim(
     f"a letter at word {FIRST[0]} to {FIRST[1]} and one at word {SECOND[0]} to {SECOND[1]} (from 0), each one of "
     f"{LETTERS}, and a question for one of them at the end; all units of the gate are 0 at word {CLOSED}. Removed: "
     f"named in at most {MOST} of the texts, where chance is 1/{LETTERS}; kept: in 0.9 or more.",
-    control_words="The intact network names both; random components of the other gates and of the update, as many and "
-    "at the same word, remove little.",
-    breaks="h_{t−1} also enters the other gates: with f_t = 0 some of what it shows can be stored anew. Where the "
-    "output gate hides a letter, there is nothing to store anew.",
+    control_words=(
+        "The intact network names both letters. Closing random components of the other gates and of the update, "
+        "equally many and at the same word, removes little."
+    ),
+    breaks=(
+        "h_{t−1} also enters the other gates: with f_t = 0, some of the information in it can be stored again. If "
+        "the output gate hides a letter, there is nothing to store again."
+    ),
     expected=(
         Expect(GONE, "at most", MOST, part="what was stored before"),
         Expect(LATER, "at most", MOST, part="what was stored before"),

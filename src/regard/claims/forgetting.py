@@ -255,15 +255,19 @@ CLAIM = Claim(
     f"Trained: width {WIDTH}, PyTorch's initialization, forget bias 1, texts of {HELD} words whose first is one of "
     f"{LETTERS} letters, the letter asked for after every word, 2,500 steps of Adam (LSTM: 1,000); "
     f"{TRAININGS} trainings of each. Untrained: width 64, words drawn from N(0, 1).",
-    control_words="An orthogonal V, which only turns, keeps all of a word over ten thousand steps, and nearly all is "
-    "kept by an LSTM's cell with forget bias 12. Ten words later the trained networks name the letter; the untrained "
-    "ones, and those whose state is emptied half way, do not.",
-    breaks="The notes say that recurrent networks can handle 100 or 1,000 steps. Untrained ones do not: a hundredth "
-    "of a word's influence is left after 6 steps of a tanh network and after 20 of an LSTM, and an LSTM's cell needs "
-    "a forget bias of 5 for 100 steps and of 7 for 1,000 (W_h = 0). Training decides. One letter is the least that "
-    "can be held, and it was asked for after every word: where the only answer comes 1,000 words later an RNN does "
-    "not learn to hold it (any-b), and of many words a vector keeps only some (bottleneck). ρ(V) = 1 is the edge: "
-    "orthogonal and identity matrices forget nothing.",
+    control_words=(
+        "An orthogonal V, which only rotates, keeps all of a word over ten thousand steps, and an LSTM's cell with "
+        "forget bias 12 keeps nearly all of it. Ten words later, the trained networks name the letter; the "
+        "untrained ones, and those whose state is emptied halfway, do not."
+    ),
+    breaks=(
+        "The notes say that recurrent networks can handle 100 or 1,000 steps. Untrained ones cannot: a hundredth of "
+        "a word's influence is left after 6 steps of a tanh network and after 20 of an LSTM, and an LSTM's cell "
+        "needs a forget bias of 5 for 100 steps and of 7 for 1,000 (W_h = 0). Training decides. One letter is the "
+        "least that a network can hold, and it was asked for after every word. If the only answer comes 1,000 words "
+        "later, an RNN does not learn to hold it (any-b), and of many words, a vector keeps only some (bottleneck). "
+        "ρ(V) = 1 is the edge: orthogonal and identity matrices forget nothing."
+    ),
     expected=(
         Expect(UNROLLED, "at most", 1e-9, over="draws", part="geometric decay"),
         Expect(GEOMETRIC, "within", 0.0, 0.02, over="draws", unit="nats per step", part="geometric decay"),

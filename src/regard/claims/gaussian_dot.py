@@ -105,13 +105,18 @@ CLAIM = Claim(
     where="004:175–182",
     statement="The weights of a Gaussian kernel equal those of dot products for every query exactly when all keys are "
     "equally long; bandwidth 1 belongs to the plain dot product, σ² = √d to the scaled one.",
-    conditions="fp64, random queries and keys, widths 4 to 32, 12 keys; the knob h is 1 unless it is turned. "
-    "The length of the query never matters.",
-    control_words="With keys of unequal length the weights differ.",
-    breaks="The notes drop ‖k‖² because layer norm makes lengths constant. That is true of a layer norm's output while "
-    "its gain is 1, and no longer after W_k, which every Transformer has between the two: there dot products and the "
-    "Gaussian are different attentions. (In two dimensions a layer norm knows only two outputs, (1, −1) and (−1, 1), "
-    "and W_k keeps them equally long.) Another bandwidth than the one named makes them differ as well.",
+    conditions=(
+        "fp64, random queries and keys, widths 4 to 32, 12 keys; the knob h is 1 by default. The length of the "
+        "query never matters."
+    ),
+    control_words="With keys of unequal length, the weights differ.",
+    breaks=(
+        "The notes drop ‖k‖² because layer norm makes lengths constant. That is true of a layer norm's output as "
+        "long as its gain is 1, but no longer after W_k, which every Transformer has in between: there, dot "
+        "products and the Gaussian are different attentions. (In two dimensions, a layer norm has only two outputs, "
+        "(1, −1) and (−1, 1), and W_k keeps them equally long.) A bandwidth other than the one named also makes "
+        "them differ."
+    ),
     expected=(
         Expect(EXPONENT, "at most", 1e-10, over="draws"),
         Expect(EQUAL, "at most", 1e-12, over="draws"),

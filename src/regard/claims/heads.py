@@ -180,11 +180,16 @@ CLAIM = Claim(
     conditions=f"gpt of two layers with four heads on the phrasebook's English, windows of {WINDOW} words; distance in "
     "words, averaged over held-out text; spread is the standard deviation over a layer's four heads. Near: 1 to "
     f"{NEAR} words back; one head of a layer at a time is kept from looking there, means over layers; nats per word.",
-    control_words="The same model before training looks everywhere alike. Where words and line ends are random, "
-    "nothing depends on where a head looks, and an ablation costs nothing.",
-    breaks="In a text without order nothing keeps a head from drifting: heads that differ need not have found "
-    "anything. The largest difference grows with the number of heads by chance alone: compare models with equally "
-    "many. Shuffled lines that keep their lengths are no null: their ends can be counted out, and a head does so.",
+    control_words=(
+        "Before training, the same model looks everywhere alike. If words and line ends are random, nothing depends "
+        "on where a head looks, and an ablation costs nothing."
+    ),
+    breaks=(
+        "In a text without order, nothing keeps a head from drifting, so heads that differ need not have learned "
+        "anything. The largest difference grows with the number of heads by chance alone, so compare only models "
+        "with equally many. Shuffled lines that keep their lengths are not a valid null, because a head can count "
+        "to their ends, and one does."
+    ),
     expected=(
         Expect(OVER_FRESH, "at least", 0.1, unit="words", part=DISTANCES),
         Expect(OVER_SHUFFLED, "at least", 0.1, unit="words", part=DISTANCES),

@@ -170,11 +170,13 @@ CLAIM = Claim(
         "weights."
     ),
     conditions="fp64; of a Transformer's layer, each head's own output in the head's own values W_v x; no dropout.",
-    control_words="Weights that sum to 1, one of them negative, leave the hull.",
-    breaks="Attention dropout leaves the hull while it trains, for the weights it keeps no longer sum to 1; so do W_o "
-    "and the residual connection, always: a layer's output is no mixture of its inputs. A softmax never reaches the "
-    "look-up: softmax(βs) is the average for β → 0 and the look-up only for β → ∞ (in floating point from a gap of "
-    "about 37 between βs).",
+    control_words="Weights that sum to 1 but include a negative one leave the hull.",
+    breaks=(
+        "Attention dropout leaves the hull during training, because the weights that it keeps no longer sum to 1. "
+        "W_o and the residual connection always leave it: a layer's output is not a mixture of its inputs. A "
+        "softmax never reaches the look-up: softmax(βs) is the average for β → 0 and the look-up only for β → ∞ (in "
+        "floating point, from a gap of about 37 between βs)."
+    ),
     expected=(
         Expect(INSIDE, "at least", -1e-9, over="draws"),
         Expect(ON, "at most", 1e-9, over="draws"),

@@ -126,7 +126,7 @@ CLAIM = Claim(
     f"of Adam on the phrasebook's English; {TEXTS} held-out sentences of at least {LEAST} words, the prediction of the "
     "last word; a removed word has the mean of the sentence's vectors.",
     control_words="The same weights in a random order have no correlation with the effect.",
-    breaks="Where a word's own vector and the feed-forward decide, its attention weight says little.",
+    breaks="If a word's own vector and the feed-forward determine the prediction, its attention weight says little.",
     expected=tuple(
         Expect(QUANTITIES[kind]["attention"], "at least", 0.5, part=kind) for kind in ("gpt", "self-attention")
     ),

@@ -125,10 +125,14 @@ CLAIM = Claim(
     f"string of {SHORTEST} to {LONGEST} different words of {WORDS} that is repeated; {STEPS} steps of {ROWS} fresh "
     "texts. Predicted: at the words read again, on new texts. Score: the mean weight on the words after "
     "earlier occurrences. Ours: the notes stack layers and do not say what the second one adds.",
-    control_words="The same two layers do not learn it where every repeat has its own order: the words are the same, "
-    "and nothing follows from what was read.",
-    breaks="Where all strings have one length, one layer with positions finds the word by its distance. A convolution "
-    "or a recurrence before it gives one layer what the first attention layer gives the second.",
+    control_words=(
+        "The same two layers do not learn it if every repeat has its own order: the words are the same, but nothing "
+        "follows from the first reading."
+    ),
+    breaks=(
+        "If all strings have the same length, one layer with positions finds the word by its distance. A "
+        "convolution or a recurrence before it gives one layer what the first attention layer gives the second."
+    ),
     expected=(
         Expect(RECALL["two layers"], "at least", 0.9, part="two layers"),
         Expect(SCORE["two layers"], "at least", 0.5, part="two layers"),

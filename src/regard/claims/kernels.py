@@ -143,12 +143,18 @@ CLAIM = Claim(
     statement="Each kernel is a local average: it beats the mean of all values and the nearest value. Boxcar, "
     "triangular and Epanechnikov ignore keys beyond h and are undefined if none is nearer; the Gaussian never is. "
     "h → ∞ gives the mean and, for the Gaussian, h → 0 gives the nearest neighbor.",
-    conditions="100 noisy points of a smooth curve (noise ½), bandwidth 0.2 unless it is turned, error against "
-    "the curve without noise.",
-    control_words="With the values shuffled among the points nothing is local, and the local average no longer halves "
-    "the mean's error; and the Gaussian does give weight beyond h.",
-    breaks="For the kernels that end, h → 0 is not the nearest neighbor but 0/0 everywhere: Regard then answers with "
-    "uniform weights and counts such queries. A bandwidth too small keeps the noise, one too large loses the curve.",
+    conditions=(
+        "100 noisy points of a smooth curve (noise ½), bandwidth 0.2 by default, error against the curve without noise."
+    ),
+    control_words=(
+        "With the values shuffled among the points, nothing is local, and the local average no longer halves the "
+        "mean's error. The Gaussian does give weight beyond h."
+    ),
+    breaks=(
+        "For kernels of bounded support, h → 0 does not give the nearest neighbor but 0/0 everywhere; Regard then "
+        "uses uniform weights and counts such queries. A bandwidth that is too small keeps the noise, and one that "
+        "is too large loses the curve."
+    ),
     expected=(
         Expect(BEYOND, "at most", 0.0, over="draws"),
         Expect(UNDEFINED, "at most", 0.0, over="draws"),

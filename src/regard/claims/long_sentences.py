@@ -123,15 +123,24 @@ CLAIM = Claim(
     quote="Figure 2: The BLEU scores of the generated translations on the test set with respect to the lengths of the "
     "sentences. The results are on the full test set which includes sentences having unknown words to the models.",
     where="004:86",
-    statement="On a test with unknown words, BLEU falls with the length of the sentence where one vector carries the "
-    "source, and not where attention looks back at it.",
-    conditions=f"English to French, sentences of the phrasebook of {SHORTEST} to {LONGEST} words, every length as "
-    f"frequent as any other in {PAIRS - HELD_OUT - 200} training pairs; words in small letters, each side knows "
-    f"{VOCABULARY}. GRU of width {WIDTH} (seq2seq, bahdanau), {STEPS} steps of {BATCH} tokens; greedy. BLEU of "
-    f"{CLASSES} classes of length, {HELD_OUT} test pairs in all; the fall is from the first class to the last.",
-    control_words="The test has unknown words, and one vector has learned to translate the shortest sentences.",
-    breaks="How far one vector carries depends on its width and on training: widths of 1,000 and more and days of "
-    "training moved the fall of the figure to about 20 words. Words that are unknown cost every length about the same.",
+    statement=(
+        "On a test set with unknown words, BLEU falls with the length of the sentence if one vector carries the "
+        "source, but not if attention looks back at it."
+    ),
+    conditions=(
+        f"English to French, phrasebook sentences of {SHORTEST} to {LONGEST} words, every length equally frequent in "
+        f"{PAIRS - HELD_OUT - 200} training pairs; lower-cased, with a vocabulary of {VOCABULARY} on each side. GRU "
+        f"of width {WIDTH} (seq2seq, bahdanau), {STEPS} steps of {BATCH} tokens; greedy decoding. BLEU of {CLASSES} "
+        f"classes of length, {HELD_OUT} test pairs in all; the fall is from the first class to the last."
+    ),
+    control_words=(
+        "The test set has unknown words, and the translator with one vector has learned to translate the shortest "
+        "sentences."
+    ),
+    breaks=(
+        "How far one vector carries depends on its width and on training: widths of 1,000 or more and days of "
+        "training moved the fall in the figure to about 20 words. Unknown words cost every length about the same."
+    ),
     expected=(Expect(ONE, "at least", 10.0, unit="BLEU"), Expect(ATTENTION, "at most", 5.0, unit="BLEU")),
     control=(
         Expect(UNKNOWN, "at least", 0.01, over="draws"),

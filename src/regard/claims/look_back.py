@@ -120,10 +120,14 @@ CLAIM = Claim(
     ),
     conditions=f"One layer of width {WIDTH} and a readout with one hidden layer; texts of {LENGTH} random bits with "
     f"the answer at each place; {STEPS} steps of Adam; the second half of the places of new texts.",
-    control_words="Where a gate needs to see the symbol alone (the last marked symbol), the minimal GRU learns the "
-    "task as the GRU does.",
-    breaks="More layers do not help at this size: each is an average again. What would help is a factor of h below "
-    "zero (1 − z may not be), or a matrix instead of a gate for each component, as in the delta rule.",
+    control_words=(
+        "If a gate needs to see only the symbol itself (the last marked symbol), the minimal GRU learns the task as "
+        "well as the GRU does."
+    ),
+    breaks=(
+        "More layers do not help at this size, because each is again an average. A negative factor of h would help "
+        "(1 − z cannot be negative), or a matrix instead of one gate for each component, as in the delta rule."
+    ),
     expected=(
         Expect(QUANTITIES["parity", "gru"], "at least", 0.9),
         Expect(QUANTITIES["parity", "mingru"], "at most", 0.65),

@@ -156,12 +156,16 @@ CLAIM = Claim(
         "Waiting is not inherent in recurrence: if the gates do not look at the past (minGRU), the longest chain of "
         "dependent operations grows by a fixed small number with each doubling of the text, not with every word."
     ),
-    conditions="Reading a text that is there, as in training. What the clock says is a second result and belongs to "
-    "the device named with it: two layers of width 128, one text, fp32, forward and backward by the paths that "
-    f"training takes, exponents over the {FITTED} longest lengths, for each of up to {REPETITIONS} repetitions.",
+    conditions=(
+        "The whole text is available, as in training. Wall-clock time is a second result and applies only to the "
+        "device named with it: two layers of width 128, one text, fp32, forward and backward by the paths that "
+        f"training takes, exponents over the {FITTED} longest lengths, for each of up to {REPETITIONS} repetitions."
+    ),
     control_words="A GRU's chain grows with every word, and so does the minimal GRU's own when it generates.",
-    breaks="A tree is shallow, not free: it does all the work of the chain. On one core the clock grows with T for "
-    "both, and the minimal GRU's gain is a constant factor. What the gates no longer see is lost (look-back, C26).",
+    breaks=(
+        "A tree is shallow, not free: it does all the work of the chain. On one core, time grows with T for both, "
+        "and the minimal GRU's gain is a constant factor. What the gates no longer see is lost (look-back, C26)."
+    ),
     expected=(Expect(LEVELS, "within", 0.0, 0.0, over="draws"), Expect(FLAT, "at most", 0.05, over="draws")),
     control=(Expect(WAITS, "at least", 1.0, over="draws"), Expect(WRITING, "at least", 1.0, over="draws")),
     besides=(

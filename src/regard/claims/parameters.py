@@ -122,9 +122,11 @@ CLAIM = Claim(
     where="002:15; 003:83–86",
     statement="The number of parameters of a recurrent network does not depend on the length of the text that it "
     "reads.",
-    conditions=f"rnn, lstm and gru of width {WIDTH}; every model compared is one whose prediction depends on the first "
-    "word of the text, by however little (its gradient there is not 0, fp64). What is counted are the weights at work: "
-    "those that the prediction after the text depends on, without the word vectors.",
+    conditions=(
+        f"rnn, lstm and gru of width {WIDTH}. In every model compared, the prediction depends on the first word of "
+        "the text, however little (its gradient there is not 0, fp64). The experiment counts the weights at work: "
+        "those that the prediction after the text depends on, without the word vectors."
+    ),
     control_words="A window of words (nnlm), learned positions (gpt) and one-hot positions (self-attention) cost "
     "parameters for each further word; an nnlm whose window is one word too short does not see the first word.",
     breaks=(

@@ -162,11 +162,15 @@ CLAIM = Claim(
     conditions=f"Both forms: fp64, three combinations of φ, decay and rule, {LENGTHS[0]} to {LENGTHS[-1]} words. "
     f"Recall: one layer, one head of {WIDTH} components, φ = elu + 1, {KEYS} keys and {VALUES} values, a pair is one "
     f"word; {STEPS} steps of Adam on texts of as many pairs as in the test.",
-    control_words="A recurrent form that drops its state in the middle differs, and softmax attention's state grows. "
-    f"Among {FEW} pairs linear attention recalls nearly everything: it can do the task.",
-    breaks=f"Measured among {FEW} and among {MANY} pairs, with keys of {WIDTH} features; where between them recall "
-    "fails is not decided, nor whether the number of pairs or the length of the text is the cause. The delta rule, "
-    f"which replaces what a key had stored, does not help among {MANY} pairs.",
+    control_words=(
+        "A recurrent form that drops its state in the middle differs, and the state of softmax attention grows. "
+        f"Among {FEW} pairs, linear attention recalls nearly everything, so it can do the task."
+    ),
+    breaks=(
+        f"Recall was measured among {FEW} and among {MANY} pairs, with keys of {WIDTH} features. Where it fails in "
+        "between is not decided, nor whether the number of pairs or the length of the text is the cause. The delta "
+        f"rule, which replaces what a key had stored, does not help among {MANY} pairs."
+    ),
     expected=(
         Expect(SAME, "at most", 1e-9, over="draws"),
         Expect(GROWN, "within", 0.0, 0.0, over="draws"),

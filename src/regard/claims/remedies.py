@@ -265,16 +265,21 @@ CLAIM = Claim(
     f"than tanh, at 1/√3. Exploding: linear networks of width {LINEAR} that add up the last three of {WORDS} numbers, "
     f"300 steps of SGD at {RATE}, the gradient clipped to length {BOUND:g}; learned: at most a tenth of the answer's "
     "variance is left.",
-    control_words="In the same settings tanh vanishes: at He's gain, with W_x as small as identity initialization "
-    "makes it, and at PyTorch's gain. A sigmoid, whose slope is at most ¼, vanishes at He's gain and at identity all "
-    "the same; an LSTM whose forget gates are shut is worse than tanh; without clipping, and with a rate that makes "
-    "the first step as short, the exploding network does not learn.",
-    breaks="No remedy works in every setting. ReLU helps by its gain: f′ is 1 where x > 0, but 0 in the other half "
-    "of the units, so that a step keeps √(g²/2) of the gradient, all of it at He's gain √2 and less than tanh does "
-    "at PyTorch's 1/√3; a larger gain alone does as much for tanh. Identity initialization works while the inputs "
-    "are small; a random W_h of gain 1 does as well then, and with ordinary W_x a tanh network saturates. Gates help "
-    "as far as they are open: with the usual forget bias 1 an LSTM vanishes at every gain, though more slowly than "
-    "tanh. Clipping shortens the step and leaves its direction: it cures nothing that vanishes.",
+    control_words=(
+        "In the same settings, tanh vanishes: at He's gain, with W_x as small as identity initialization makes it, "
+        "and at PyTorch's gain. A sigmoid, whose slope is at most ¼, also vanishes at He's gain and with identity "
+        "initialization; an LSTM with closed forget gates is worse than tanh; and the exploding network learns "
+        "neither without clipping nor at a rate that makes the first step as short."
+    ),
+    breaks=(
+        "No remedy works in every setting. ReLU helps by its gain: f′ is 1 where x > 0, but 0 in the other half of "
+        "the units, so that a step keeps √(g²/2) of the gradient: all of it at He's gain √2, and less than tanh "
+        "does at PyTorch's 1/√3. A larger gain alone does as much for tanh. Identity initialization works while the "
+        "inputs are small; a random W_h of gain 1 then does as well, and with the usual W_x a tanh network "
+        "saturates. Gates help as far as they are open: with the usual forget bias of 1, an LSTM vanishes at every "
+        "gain, though more slowly than tanh. Clipping shortens the step and keeps its direction, so it does not "
+        "help against vanishing gradients."
+    ),
     expected=(
         Expect(HE_RELU, "at least", ONE_PER_CENT, unit=PER_STEP, part="ReLU"),
         Expect(IDENTITY, "at least", ONE_PER_CENT, unit=PER_STEP, part="identity initialization"),

@@ -83,9 +83,12 @@ CLAIM = Claim(
     statement="Attention that reads all words at once and attention that reads them one by one give the same "
     "distribution over the next word.",
     conditions="Causal mask; fp64; untrained self-attention and gpt with random weights, 24 words.",
-    control_words="Without the causal mask the two disagree, queries, keys and values alone as well as a whole gpt.",
-    breaks="Without the mask a word sees those after it when all are read at once, and cannot when they are read one "
-    "by one. In fp32 the two agree only up to rounding.",
+    control_words="Without the causal mask, the two disagree, both for queries, keys and values alone and for a whole "
+    "gpt.",
+    breaks=(
+        "Without the mask, a word sees later words when all are read at once, but not when they are read one by "
+        "one. In fp32, the two agree only up to rounding."
+    ),
     expected=(Expect(SAME, "at most", 1e-9, over="draws"), Expect(BARE, "at most", 1e-12, over="draws")),
     control=(Expect(CHEATED, "at least", 0.01, over="draws"), Expect(UNMASKED, "at least", 0.01, over="draws")),
     experiment=experiment,

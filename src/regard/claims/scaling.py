@@ -125,13 +125,17 @@ CLAIM = Claim(
     where="004:184",
     statement="The dot product of two vectors with independent components of mean 0 and variance 1 has variance d, and "
     "dividing it by √d keeps the entropy of the attention weights constant as d grows.",
-    conditions=f"q and k independent, components from N(0, 1), d from 16 to the knob's width; {KEYS} keys. This is how "
-    "vectors may look at initialization; a trained model's need not.",
-    control_words="Without the division the entropy falls towards 0: the weights become a look-up.",
-    breaks="With a mean of 0.5 the variance is 1.5 d (1 + 2 · 0.5²). With q = k, a word's own x_iᵀx_j, a word scores "
-    "√d with itself and the weights saturate although they are scaled. A gpt at its initialization has scores of "
-    "variance far below 1, since its projections are small; training then makes of each head what it needs (see the "
-    "table).",
+    conditions=(
+        f"q and k independent, components from N(0, 1), d from 16 to the knob's width; {KEYS} keys. Vectors may look "
+        "like this at initialization; a trained model's need not."
+    ),
+    control_words="Without the division, the entropy falls towards 0: the weights become a look-up.",
+    breaks=(
+        "With a mean of 0.5, the variance is 1.5 d (1 + 2 · 0.5²). With q = k, as in a word's own x_iᵀx_j, a word "
+        "scores √d with itself, and the weights saturate although they are scaled. A gpt at initialization has "
+        "scores with a variance far below 1, because its projections are small; training then gives each head the "
+        "scale that it needs (see the table)."
+    ),
     expected=(Expect(VARIANCE, "at most", 0.05), Expect(LEVEL, "within", 0.0, 0.1, unit="nats")),
     control=(Expect(SATURATES, "at most", -1.0, unit="nats"),),
     besides=(Expect(SHIFTED, "within", 1.5, 0.05), Expect(ITSELF, "at most", 0.1, unit="nats")),

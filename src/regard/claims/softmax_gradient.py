@@ -143,13 +143,17 @@ CLAIM = Claim(
     where="004:156",
     statement="The gradient of softmax attention with respect to its query is never exactly 0, but it is exponentially "
     "small in the gap between the scores.",
-    conditions="Keys and values in general position; fp64, gaps up to 600. The statement is about real numbers: a "
-    "computer rounds e^−Δ to 0 in the end.",
+    conditions=(
+        "Keys and values in general position; fp64, gaps up to 600. The statement is about real numbers: a computer "
+        "eventually rounds e^−Δ to 0."
+    ),
     control_words="A boxcar's weights do not change when query or key move a little: their gradient is exactly 0.",
-    breaks="Never 0 is not the same as useful: at a gap of 30 a step is 10¹³ times smaller than at 0, so a softmax "
-    "that is sure and wrong hardly learns. In fp32 the gradient is exactly 0 beyond a gap of about 104, in fp64 "
-    "beyond about 745; on the winning score itself much earlier, where 1 − α rounds to 0. The kernels that end give a "
-    "key beyond their reach no gradient either.",
+    breaks=(
+        "Never 0 does not mean useful: at a gap of 30, a step is 10¹³ times smaller than at 0, so a softmax that is "
+        "certain and wrong hardly learns. In fp32, the gradient is exactly 0 beyond a gap of about 104, in fp64 "
+        "beyond about 745; on the winning score itself it is 0 much earlier, when 1 − α rounds to 0. Kernels of "
+        "bounded support give a key beyond their reach no gradient either."
+    ),
     expected=(
         Expect(NEVER, "at least", 1e-300, over="draws"),
         Expect(WRITTEN, "at most", 1e-9, over="draws"),

@@ -154,10 +154,12 @@ CLAIM = Claim(
     "w_ij w_jk w_ki = w_ik w_kj w_ji. With W_q and W_k, the scores are symmetric for every X if and only if "
     "W_qᵀW_k is.",
     conditions="Dot products, no mask, random word vectors and projections, fp64. 001:178 is read as W_ji = q_jᵀk_i.",
-    control_words="With W_q = W_k the scores are symmetric again; with W_q ≠ W_k the law of three words fails.",
-    breaks="A causal mask makes every matrix of weights one-sided. That W_q ≠ W_k breaks the symmetry is no rule: if "
-    "W_qᵀW_k happens to be symmetric, nothing is broken. What two different matrices buy beyond unequal weights, which "
-    "the softmax gives anyway, is that around three words anything goes.",
+    control_words="With W_q = W_k, the scores are symmetric again; with W_q ≠ W_k, the identity for three words fails.",
+    breaks=(
+        "A causal mask makes every matrix of weights one-sided. W_q ≠ W_k does not always break the symmetry: if "
+        "W_qᵀW_k happens to be symmetric, the scores stay symmetric. The softmax makes the weights unequal anyway; "
+        "what two different matrices add is that the identity for three words no longer holds."
+    ),
     expected=(
         Expect(SCORES, "at most", 1e-12, over="draws"),
         Expect(WEIGHTS, "at least", BEYOND_ROUNDING, over="draws"),

@@ -226,19 +226,24 @@ CLAIM = Claim(
     "decoder as an input.",
     where="004:42–60",
     statement=(
-        "If each word depends on the words written before it, a decoder trained on true prefixes makes more and more "
-        "errors on its own, more than the task makes unavoidable and more than a decoder trained on its own prefixes."
+        "If each word depends on the words written before it, a decoder trained on true prefixes makes more and "
+        "more errors when it reads its own output: more than the task makes unavoidable, and more than a decoder "
+        "trained on its own prefixes."
     ),
     conditions=f"bahdanau of width {WIDTH}, {STEPS} steps of {TEXTS} strings, drawn from the same {KNOWN} strings of "
     f"{PLACES} letters, of which a share q = {Q} is illegible; greedy; a place is right when it has the true letter in "
     f"its true form; {TESTED} fresh test strings for each seed. The twin begins with the same weights, sees the same "
     "strings, and is given its own most probable letters. Ours, from the notes' two ways of running a decoder: they "
     "draw no conclusion.",
-    control_words="An oracle that follows the rule shows no excess, one that is lost after its first mistake does; "
-    "both decoders have learned the first places; and where nothing depends on what was written nothing grows.",
-    breaks="Much of the growth belongs to the task: the errors of an oracle grow as well. With fresh strings at every "
-    "step there is no excess: every prefix occurs in training, and a decoder never leaves what it knows. Free running "
-    "is no cure where a decoder cannot know that it was wrong.",
+    control_words=(
+        "An oracle that follows the rule shows no excess, and one that is lost after its first mistake does. Both "
+        "decoders have learned the first places. If nothing depends on what was written, nothing grows."
+    ),
+    breaks=(
+        "Much of the growth belongs to the task: an oracle's errors grow as well. With fresh strings at every step "
+        "there is no excess, because every prefix occurs in training and a decoder never leaves what it knows. Free "
+        "running does not help if a decoder cannot know that it was wrong."
+    ),
     expected=(Expect(EXCESS, "at least", MIN_EFFECT), Expect(OVER_FREE, "at least", MIN_EFFECT)),
     control=(
         Expect(ORACLE, "at most", MIN_EFFECT),

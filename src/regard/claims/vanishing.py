@@ -161,8 +161,10 @@ CLAIM = Claim(
     "steps, fp64, untrained. Vanishing means that 100 steps leave less than a hundredth: a log-slope below −0.046; "
     "geometrically, that the slope is the same near and far: a power of the distance would more than halve it. "
     "The exact case log σ(b) wants W_h = 0, a forget gate that reads its bias alone, and the same word at every step.",
-    control_words="An LSTM whose forget gates stand open (b = 5) is measured the same way and does not vanish; "
-    "∂c_T/∂c_s is not Π f_t once gradients may also go through h.",
+    control_words=(
+        "An LSTM with open forget gates (b = 5), measured in the same way, does not vanish; ∂c_T/∂c_s is not Π f_t "
+        "once gradients may also go through h."
+    ),
     breaks=(
         "An LSTM alone is not a cure: with its usual biases of 0 and 1, its gradient also vanishes, only later, and "
         "it persists only if the forget gates are nearly 1. The product of gates describes only the cell path; the "

@@ -255,16 +255,21 @@ CLAIM = Claim(
     statement="The longest chain of dependent operations grows with every word for a recurrence that is not linear in "
     "its state (rnn, lstm, gru), but not for attention, where each layer adds a fixed small number. A linear "
     "recurrence need not wait: doubling the text adds a fixed small number.",
-    conditions="Reading a text that is there, as in training. An operation on whole matrices counts as one, however "
-    "many numbers it adds up. What the clock says is a second result and belongs to the device named with it: two "
-    "layers of width 128, one text, fp32, exponents over the longer half of the lengths, three at least. The intervals "
-    f"are over up to {REPETITIONS} repetitions of the same measurement, not over seeds; a text is not timed again once "
-    f"its times sum to {ENOUGH:g} seconds, so that the longest take part in the first repetitions alone.",
+    conditions=(
+        "The whole text is available, as in training. An operation on whole matrices counts as one, no matter how "
+        "many numbers it sums. Wall-clock time is a second result and applies only to the device named with it: two "
+        "layers of width 128, one text, fp32, exponents over the longer half of the lengths, at least three. The "
+        f"intervals are over up to {REPETITIONS} repetitions of the same measurement, not over seeds; a text is not "
+        f"timed again once its times sum to {ENOUGH:g} seconds, so the longest texts take part only in the first "
+        "repetitions."
+    ),
     control_words="When attention writes, each word waits for the one before it, and the chain grows with every word "
     "again.",
-    breaks="A short chain is a short time only where the device has room to do everything at once: on a few cores "
-    "attention's T² operations make it the slower one for long texts. Waiting belongs to nonlinear recurrences, those "
-    "of the notes; without a nonlinearity between steps they can be computed as a tree (claim no-waiting).",
+    breaks=(
+        "A short chain means a short time only if the device can do everything at once: on a few cores, attention's "
+        "T² operations make it slower for long texts. Only nonlinear recurrences, those of the notes, must wait; "
+        "without a nonlinearity between steps, a recurrence can be computed as a tree (claim no-waiting)."
+    ),
     expected=(
         Expect(WAITS, "at least", 1.0, over="draws"),
         Expect(AT_ONCE, "within", 0.0, 0.0, over="draws"),

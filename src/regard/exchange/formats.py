@@ -136,8 +136,8 @@ def _other(to: str, system: str, folder: Path) -> str:
         for name, form in FORMATS.items()
     }
     fitting = [name for name, systems in takes.items() if system in systems]
-    instead = f"; for {with_article(system)}, choose {', '.join(fitting)}" if fitting else ""
-    return f"--to {to} supports {' and '.join(FORMATS[to].systems)}, but {folder} is {with_article(system)}{instead}."
+    instead = f"; choose one of {', '.join(fitting)}" if fitting else ""
+    return f"--to {to} supports only {', '.join(FORMATS[to].systems)}, but {folder} is {with_article(system)}{instead}."
 
 
 def _module(form: Format, to: str) -> Any:

@@ -194,7 +194,7 @@ def test_changed_weights_are_converted_anew(runs):
     [
         ("transformer", {"position": "alibi"}, "model.position alibi"),
         ("gpt", {"position": "alibi", "heads": 3}, "model.heads 3"),
-        ("llama", {}, "--to ctranslate2 takes transformer and gpt"),
+        ("llama", {}, "--to ctranslate2 supports only transformer, gpt"),
     ],
 )
 def test_what_it_cannot_express_is_refused_by_name(runs, tmp_path, system, settings, said):

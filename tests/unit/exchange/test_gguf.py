@@ -44,7 +44,7 @@ def test_fewer_bits_stay_near(runs, tmp_path, kind, most):
     ("gpt", {"position": "alibi"}, {}, "--model.position learned"),
     ("gpt", {}, {"quantization": "q2"}, "--quantization must be one of f32, f16, q8_0"),
     ("gpt", {}, {"quantization": "q8_0"}, "use f16"),
-    ("transformer", {}, {}, "--to gguf takes gpt and llama"),
+    ("transformer", {}, {}, "--to gguf supports only gpt, llama"),
 ])  # fmt: skip
 def test_what_gguf_cannot_hold_is_named(runs, tmp_path, system, settings, options, said):
     with pytest.raises(RegardError, match=said):

@@ -220,7 +220,7 @@ def test_an_imported_run_writes_scores_traces_and_can_be_trained_on(gpt2, tmp_pa
     )
     assert tuned.tokenizer.tokens == run.tokenizer.tokens
     assert tuned.recipe.size == run.recipe.size == ""  # none of ours
-    with pytest.raises(RegardError, match="imported without a text"):
+    with pytest.raises(RegardError, match="imported without its text"):
         run.evaluate()
     assert run.evaluate(data=["The ship left."])["tokens"] > 0
 
@@ -228,7 +228,7 @@ def test_an_imported_run_writes_scores_traces_and_can_be_trained_on(gpt2, tmp_pa
 def test_an_imported_translator_says_that_it_has_no_pairs(exported, tmp_path):
     _, folder, _ = exported("transformer", {})
     run = regard.load(import_file(folder, tmp_path / "run"), device="cpu")
-    with pytest.raises(RegardError, match="imported without pairs"):
+    with pytest.raises(RegardError, match="imported without its pairs"):
         run.evaluate()
     found = run.evaluate(data=[("The ship", "Das Schiff"), ("One sea", "Ein Meer")])
     assert found["bleu"]["signature"]

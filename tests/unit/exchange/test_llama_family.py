@@ -245,17 +245,17 @@ def refused(folder):
     ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
     ({"mlp_bias": True}, "mlp_bias is true and attention_bias false"),
     ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
-    ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
-    ({"num_attention_heads": 0}, "num_attention_heads is 0"),
+    ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1, not 0"),
+    ({"num_attention_heads": 0}, "num_attention_heads must be at least 1, not 0"),
     ({"num_attention_heads": True}, "must be a whole number"),
     ({"num_key_value_heads": 3}, "must divide"),
-    ({"num_key_value_heads": 0}, "num_key_value_heads is 0"),
+    ({"num_key_value_heads": 0}, "num_key_value_heads must be at least 1, not 0"),
     ({"head_dim": 7}, "must be even"),
     ({"head_dim": 10**15}, "head_width must be below"),
-    ({"head_dim": 0}, "head_dim is 0"),
+    ({"head_dim": 0}, "head_dim must be at least 1, not 0"),
     ({"hidden_size": 10**15}, "model.width must be below"),
     ({"hidden_size": 10**9}, "shape"),
-    ({"intermediate_size": 0}, "intermediate_size is 0"),
+    ({"intermediate_size": 0}, "intermediate_size must be at least 1, not 0"),
     ({"intermediate_size": 10**17}, "feedforward must be below"),
     ({"vocab_size": 10**4000}, "but the model 10000000000000000000: they do not belong together"),
     ({"vocab_size": 4}, "they do not belong together"),
@@ -368,7 +368,7 @@ def test_a_chat_template_is_a_text_of_bounded_size(copy, template):
     if isinstance(template, list):  # several by name, and none is the default
         assert regard.import_model(copy, run=copy.parent / "run").chat_template == ""
     else:
-        assert "the chat template is not a text" in refused(copy)
+        assert "the chat template is not a string" in refused(copy)
 
 
 def test_settings_of_our_own_are_checked_as_well():

@@ -70,7 +70,7 @@ def test_it_still_sorts(sorter):
 @pytest.mark.parametrize("content, said", [
     ({}, "without a model config"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5}}, "has no tensor"),
-    ({"config": {"vocab_size": 900}}, "at most 26 letters"),
+    ({"config": {"vocab_size": 900}}, "at most 26 characters"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
       "transformer.wte.weight": {"shape": [3, 4], "data": "AAAA"}}, "which does not match its shape"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},

@@ -188,8 +188,8 @@ def test_a_format_that_does_not_fit_names_one_that_does(name, tmp_path):
     if form.systems:
         other = "ngram" if "ngram" not in form.systems else "lstm"
         said = formats._other(name, other, tmp_path)
-        assert said.startswith(f"--to {name} takes {' and '.join(form.systems)}, and {tmp_path} is ")
-        fitting = said.partition("there is ")[2].rstrip(".").split(", ")
+        assert said.startswith(f"--to {name} supports only {', '.join(form.systems)}, but {tmp_path} is ")
+        fitting = said.partition("choose one of ")[2].rstrip(".").split(", ")
         assert name not in fitting
         for one in filter(None, fitting):
             assert not formats.FORMATS[one].systems or other in formats.FORMATS[one].systems

@@ -47,7 +47,7 @@ def test_a_layer_can_be_named():
         assert embed_rows(model, [ROWS[0]], number, "last")[0] == pytest.approx(
             (state / state.norm()).numpy(), abs=1e-5
         )
-    with pytest.raises(RegardError, match="no layer 99"):
+    with pytest.raises(RegardError, match="no states for layer 99"):
         embed_rows(model, ROWS, 99, "mean")
 
 

@@ -340,7 +340,7 @@ def test_lines_that_occur_twice_count_twice(tmp_path):
     assert len(test) == 2 * len(set(test)) > 2
     parent = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
     (note,) = Ancestors((parent,), np.array(test[:1], np.uint64)).notes(corpus)
-    assert note.startswith(f"2 of {len(test)} lines of test ({100 * 2 / len(test):.1f} %) were already trained on")
+    assert note.startswith(f"2 of {len(test)} lines of test ({100 * 2 / len(test):.1f} %) are not held out")
 
 
 def test_only_bytes_that_the_text_does_not_have_are_never_written(counted, tmp_path):

@@ -225,7 +225,7 @@ def test_archives_that_cannot_be_unpacked_are_said_in_one_sentence(known):
         encrypted(good): "password",
         middle: "not a complete zip archive",
         good[:-30]: "not a complete zip archive",
-        empty.getvalue(): "without 'inside'",
+        empty.getvalue(): "does not contain 'inside'",
         bytes(unknown): "cannot be unpacked",
     }.items():
         known.files["/host.org/packed.zip"] = archive

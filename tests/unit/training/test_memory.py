@@ -287,5 +287,5 @@ def test_a_run_keeps_what_decides_its_result(tmp_path):
     recipe = compose("gpt", "tiny", {})
     assert _changed(recipe, {"training": {"accumulate": "4"}}).training.accumulate == 4
     for section, name in (("training", "learning_rate"), ("model", "width"), ("data", "corpus")):
-        with pytest.raises(RegardError, match=f"keeps its {section}.{name}"):
+        with pytest.raises(RegardError, match=f"cannot change its {section}.{name}"):
             _changed(recipe, {section: {name: "1"}})

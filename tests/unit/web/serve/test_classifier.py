@@ -58,7 +58,7 @@ def test_openais_client_gets_the_vectors_of_embed(place, runs, labels, name):
         ("v1/embeddings", {"model": "writer", "input": ["a"] * 300}, "at most 256"),
         ("v1/embeddings", {"model": "writer", "input": "a " * 150_000}, "more than 200"),
         ("v1/embeddings", {"model": "writer", "input": "bread " * 500}, "tokens, but the model reads"),
-        ("v1/embeddings", {"model": "writer", "input": "a", "layer": 99}, "no layer 99"),
+        ("v1/embeddings", {"model": "writer", "input": "a", "layer": 99}, "no states for layer 99"),
         ("v1/embeddings", {"model": "writer", "input": "a", "layer": 0}, "layer must be from 1"),
         ("v1/embeddings", {"model": "writer", "input": "a", "pool": "max"}, "pool must be one of"),
         ("v1/embeddings", {"model": "writer", "input": "a", "dimensions": 8}, "dimensions is not supported"),
