@@ -44,7 +44,7 @@ def again(regard, compared, text_file, *more):
 def rows(regard, compared, text_file):
     code, out, errors = again(regard, compared, text_file, "--json")
     assert code == 0, errors
-    assert "6 of 6 runs finished before; nothing is left to do" in errors
+    assert "6 of 6 runs were already finished; nothing is left to do" in errors
     return json.loads(out)
 
 
@@ -214,7 +214,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, process, tex
     counted = (folder / "5-gram" / "result.json").stat().st_mtime_ns
     step = step_of(folder / "lstm")
     code, errors = stop(signal.SIGKILL)
-    assert "2 of 3 runs finished before" in errors
+    assert "2 of 3 runs were already finished" in errors
     assert "lstm: continuing where it stopped" in errors
     assert step_of(folder / "lstm") > step
     code, out, errors = regard(*words, "--json")

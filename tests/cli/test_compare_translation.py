@@ -46,7 +46,7 @@ def compared(tmp_path_factory, pairs):
 def rows(regard, compared, pairs):
     code, out, errors = regard(*question(pairs), "--run", compared / "c", "--json")
     assert code == 0, errors
-    assert "4 of 4 runs finished before; nothing is left to do" in errors
+    assert "4 of 4 runs were already finished; nothing is left to do" in errors
     return json.loads(out)
 
 

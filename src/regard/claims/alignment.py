@@ -106,9 +106,9 @@ def experiment(trial: Trial) -> Evidence:
     rows |= {"IBM model 1": (model1, error(counted, same))}
     errors = tuple({"links": name, "reordered pairs": one, "same order": two} for name, (one, two) in rows.items())
     remark = (
-        f"Of {len(held)} held-out pairs {len(moved)} have crossing links and {len(same)} are word by word; "
-        f"{len(twice)} words come from one that occurs twice, of which IBM model 1 links "
-        f"{told_apart(counted):.2f} correctly and the diagonal {told_apart(diagonal):.2f}."
+        f"Of {len(held)} held-out pairs, {len(moved)} have crossing links and {len(same)} are word by word. "
+        f"{len(twice)} words come from a source word that occurs twice; the share that IBM model 1 links correctly is "
+        f"{told_apart(counted):.2f}, and the diagonal's is {told_apart(diagonal):.2f}."
     )
     return Evidence(measured, (figure(learned, plain, model1), heat(run)), (remark,), errors)
 

@@ -139,8 +139,8 @@ def experiment(trial: Trial) -> Evidence:
         },
         figures=(learning(curves, most), leaks(final, most)),
         remarks=(
-            f"At V = {vocabulary} and T = {WORDS}: log V = {most:.3f}, log V / T = {most / WORDS:.3f}, and who sees "
-            f"all words but no order cannot get below {floor:.3f}.",
+            f"At V = {vocabulary} and T = {WORDS}: log V = {most:.3f}, log V / T = {most / WORDS:.3f}, and a model "
+            f"that sees all words but not their order cannot get below {floor:.3f}.",
             f"Leak test of {', '.join(causal)}.",
         ),
         table=tuple(
@@ -160,7 +160,7 @@ def learning(curves: dict[str, list[list[float]]], most: float) -> Figure:
 
 def leaks(final: dict[str, list[float]], most: float) -> Figure:
     return Intervals(
-        title="Who leaks: loss after training on independent words (99 % intervals)",
+        title="Which systems leak: loss after training on independent words (99 % intervals)",
         x="loss, nats per word",
         marks=[Mark(name, sum(v) / len(v), *student_interval(v, 0.99)) for name, v in final.items()],
         threshold=most,

@@ -126,21 +126,24 @@ def _told(finding: Finding) -> str:
 def _rule(results: Sequence[ClaimResult]) -> list[str]:
     per_cent = f"{100 * LEVEL:g} %"
     sentences = [
-        "What is expected was fixed before these numbers were measured: bounds come from theory or from small trials "
-        "with other seeds than those that decide here (a quick run repeats the seeds of the trials). A finding over "
+        "The expectations were fixed before these numbers were measured: their bounds come from theory or from small "
+        "trials with other seeds than the deciding ones (a quick run reuses the seeds of the trials). A finding over "
         "seeds is judged by the "
         f"{per_cent} interval of its mean, mean ± t·s/√n (Student's t with n − 1 degrees of freedom, s the standard "
         f"deviation of the n numbers); a share by Wilson's {per_cent} interval; an identity by every single draw. "
-        "Whole interval where it was expected: holds (✓). Whole interval elsewhere, or one draw of an identity: fails "
-        "(✗). Otherwise: inconclusive (?). In the small bars the tint is where the number was expected, "
-        "and the bar is its interval.",
-        "Each claim has a control, an experiment of the same kind that must come out the other way; where it does not, "
-        "the claim is inconclusive whatever else was measured, since an experiment that cannot fail shows nothing.",
+        "If the whole interval is where it was expected, the finding holds (✓). If the whole interval is elsewhere, or "
+        "a single draw of an identity is, it fails (✗). Otherwise it is inconclusive (?). In the small charts, "
+        "the tint shows where the number was expected, and the bar is its interval.",
+        "Each claim has a control, an experiment of the same kind that must come out the other way. If it does "
+        "not, the "
+        "claim is inconclusive, whatever else was measured, because an experiment that cannot fail shows nothing.",
         "The quotes are from the notes of the lectures, which Regard does not contain. They are five files, numbered "
         "000 to 004; “notes 003, line 148” is line 148 of the file whose name begins with 003.",
     ]
     if any(result.quick for result in results):
-        sentences.append("Quick forms of the experiments were run, with fewer seeds: each claim says how they differ.")
+        sentences.append(
+            "These are quick forms of the experiments, with fewer seeds; each claim lists the differences."
+        )
     return sentences
 
 
@@ -179,20 +182,20 @@ def _verdict(result: ClaimResult) -> str:
     finding = result.decisive
     what = {HOLDS: "The statement holds", FAILS: "The statement fails"}.get(result.verdict, "The test is inconclusive")
     if any(math.isnan(one.value) for one in (*result.expected, *result.control)):
-        what += ", since not all of it was measured"
+        what += ", because parts of it were not measured"
     elif not result.controlled:
-        what += ", since its control did not come out the other way"
+        what += ", because its control did not come out the other way"
     if result.quick:
         what = f"Quick form, at reduced size ({result.quick}): {what[0].lower()}{what[1:]}"
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
     measured, expected = words_of_finding(finding)
-    sentence = f"{what}: {finding.expect.quantity} is {measured}{unit}; expected was {expected}."
+    sentence = f"{what}: {finding.expect.quantity} is {measured}{unit}; expected: {expected}."
     return prose(_minus(sentence))
 
 
 def _parts(result: ClaimResult) -> str:
     parts = ", &nbsp;".join(f"{_sign(verdict, result.quick)} {prose(part)}" for part, verdict in result.parts.items())
-    return f"<p>Of what it says: {parts}.</p>" if parts else ""
+    return f"<p>Parts of the statement: {parts}.</p>" if parts else ""
 
 
 def reference(where: str) -> str:
@@ -282,7 +285,7 @@ def _facts(result: ClaimResult) -> str:
         if seeds
         else "",
         "Quick form": result.quick,
-        "Measured": f"in {clock(result.seconds)} on {result.device}, by code {result.code}"
+        "Measured": f"in {clock(result.seconds)} on {result.device}, with code {result.code}"
         + (" (an earlier run by the same code with the same settings)" if result.cached else ""),
     }
     items = "".join(f"<dt>{name}</dt><dd>{prose(_minus(words))}</dd>" for name, words in facts.items() if words)

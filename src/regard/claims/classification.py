@@ -233,7 +233,7 @@ def figure(influence: dict[str, list[tuple[Tensor, Tensor]]]) -> Lines:
         points += [(float(d), float(after[d])) for d in range(1, len(after))]
         lines.append(Line(name, [(d, size) for d, size in points if size > 0]))
     return Lines(
-        "What stands around a word, in its vector",
+        "Influence of the surrounding words on a word's vector",
         "place relative to the word",
         "size of the derivative",
         lines,

@@ -89,7 +89,7 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
     found = {AGREES: over_pairs(first, said), UNORDERED: over_pairs(second, said)}
     frequent = [-abs(math.log(counts[one] / counts[other])) for one, other in pairs]
     found[BY_FREQUENCY] = [spearman(frequent, said)]
-    return found, f"Judgements of {len(pairs)} pairs of words, on {trial.data}."
+    return found, f"Judgments of {len(pairs)} word pairs, on {trial.data}."
 
 
 def text_of(data: str) -> corpora.Splits:
@@ -103,8 +103,8 @@ def judged_pairs(data: str) -> tuple[Counter[str], dict[tuple[str, str], float]]
     pairs = {pair: said for pair, said in JUDGED.items() if often.issuperset(pair)}
     if len(pairs) < MIN_PAIRS:
         raise RegardError(
-            f"{data} has {len(pairs)} of the {len(JUDGED)} judged word pairs often enough, but "
-            f"{MIN_PAIRS} are needed; give a longer English text, such as --data wikitext-2."
+            f"{data} has only {len(pairs)} of the {len(JUDGED)} judged word pairs often enough; "
+            f"at least {MIN_PAIRS} are needed: give a longer English text, such as --data wikitext-2."
         )
     return counts, pairs
 
@@ -256,7 +256,10 @@ def figure(vectors: Tensor, words: Mapping[str, str], counts: Mapping[str, int])
 AGREES = "rank correlation of cosines with people's judgments, trained on real text"
 UNORDERED = "rank correlation of cosines with people's judgments, trained on its shuffled words"
 BY_FREQUENCY = "rank correlation of likeness in frequency with people's judgments"
-ASK = "what people say of words was not measured: `regard data fetch wikitext-2`, then `--data wikitext-2`."
+ASK = (
+    "the agreement with people's judgments was not measured: run `regard data fetch wikitext-2`, then add `--data "
+    "wikitext-2`."
+)
 USE, MEANING = "use", "judgements"
 ALIKE = "AUC of same-class against other-class pairs, trained on sentences"
 MIXED = "AUC of same-class against other-class pairs, trained on shuffled words"

@@ -138,7 +138,7 @@ def remarks(numbers: dict[str, list[float]], gain: float, sizes: list[tuple[floa
     return (
         f"A tanh network of gain {gain:g} has a log-slope of {quiet:+.3f} with no input and {driven:+.3f} with words "
         "of size 1, which saturate its units.",
-        f"Unclipped, the largest of the steps of SGD was {largest:.2g} long, clipped {max(c for c, _ in sizes):.6f} "
+        f"The longest step of SGD was {largest:.2g} without clipping and {max(c for c, _ in sizes):.6f} with it "
         f"(η c = {RATE * BOUND:g}).",
     )
 

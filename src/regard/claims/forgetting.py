@@ -213,10 +213,11 @@ def horizons() -> Lines:
 def remarks(numbers: dict[str, list[float]], bias: float) -> tuple[str, ...]:
     needed = LEFT ** (1 / FAR)
     return (
-        f"Untrained, a hundredth of a word is left after {np.mean(numbers[TANH]):.0f} steps in a tanh network, after "
+        f"Without training, a hundredth of a word is left after {np.mean(numbers[TANH]):.0f} steps in a tanh "
+        "network, after "
         f"{np.mean(numbers[GATED]):.0f} in an LSTM with forget bias 1, and after {numbers[CELL][0]:.0f} along a cell "
         f"with forget bias {bias:g}.",
-        f"For a hundredth to be left after ten thousand steps a cell needs f = {needed:.5f}, a bias of "
+        f"To keep a hundredth after ten thousand steps, a cell needs f = {needed:.5f}, a forget bias of "
         f"{math.log(needed / (1 - needed)):.2f}.",
     )
 

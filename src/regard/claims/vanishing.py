@@ -131,8 +131,9 @@ def remarks(slopes: dict[str, list[float]], bias: float) -> tuple[str, ...]:
     whole, cell = np.mean(slopes[f"LSTM, b = {bias:g}"]), np.mean(slopes["its cell path"])
     return (
         f"100 steps leave a share of {left:.1e} of a default tanh network's gradient.",
-        f"The whole gradient of an LSTM with b = {bias:g} changes by {whole:.3f} nats per step, along its cell alone "
-        f"by {cell:.3f}: ways that cross between h and cell, of which there are ever more, soon carry most of it.",
+        f"The whole gradient of an LSTM with b = {bias:g} changes by {whole:.3f} nats per step, but along its "
+        "cell alone "
+        f"by {cell:.3f}: paths that cross between h and the cell, whose number keeps growing, soon carry most of it.",
     )
 
 
@@ -160,7 +161,8 @@ CLAIM = Claim(
     conditions=f"One layer of width {WIDTH}, PyTorch's uniform initialization, words drawn from N(0, 1), {STEPS} "
     "steps, fp64, untrained. Vanishing means that 100 steps leave less than a hundredth: a log-slope below −0.046; "
     "geometrically, that the slope is the same near and far: a power of the distance would more than halve it. "
-    "The exact case log σ(b) wants W_h = 0, a forget gate that reads its bias alone, and the same word at every step.",
+    "The exact case log σ(b) requires W_h = 0, a forget gate that reads only its bias, and the same word at "
+    "every step.",
     control_words=(
         "An LSTM with open forget gates (b = 5), measured in the same way, does not vanish; ∂c_T/∂c_s is not Π f_t "
         "once gradients may also go through h."

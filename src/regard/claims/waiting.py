@@ -228,7 +228,7 @@ def remarks(timed: Times) -> tuple[str, ...]:
         slower = [str(length) for length in ratio if ratio[length] < 1]
         said.append(
             f"{words.capitalize()}, the lstm took {ratio[longest]:.3g} times as long as the gpt for {longest} words; "
-            f"the gpt was the slower one at {', '.join(slower) or 'no length'}."
+            f"the gpt was slower at {', '.join(slower) or 'no length'}."
         )
     return tuple(said)
 

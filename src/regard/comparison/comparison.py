@@ -263,9 +263,9 @@ class Comparison:
         words += f" {self.task.score_name}: {', '.join(labels)}" + (" (best first)" if len(labels) > 1 else "")
         groups = alike(labels, self.differences)
         if groups and self.enough_seeds:
-            return f"{words}. Not significant (p > {self.alpha}): {named(groups)}."
+            return f"{words}. Not significantly different (p > {self.alpha}): {named(groups)}."
         if groups:
-            within = "Level as runs, within" if self.fewest_seeds == 1 else "Within"
+            within = "Tied as runs, within" if self.fewest_seeds == 1 else "Within"
             return f"{words}. {within} {self.noise}: {named(groups)}."
         if len(labels) > 1 and len(self.differences) == math.comb(len(labels), 2):
             if self.enough_seeds:

@@ -98,7 +98,7 @@ def _chart(comparison: Comparison, place: int, axis: str) -> str:
         + ("; values above the axis are cut off" if cut else ""),
         x=axis,
         y="validation perplexity",
-        description=f"The last value of each: {described}.",
+        description=f"Last values: {described}.",
         log_x=max(ends) > LONGER * min(ends) and min(p[place] for curve in seeds for p in curve.points) > 0,
         top=max(settled) if cut else math.inf,
         best=comparison.order[0]["label"] if comparison.order else "",

@@ -30,7 +30,7 @@ def finding(comparison: Comparison) -> str:
         return best
     tied = tied_with_best(comparison)
     if comparison.fewest_seeds == 1:
-        best = f"Of these runs, that of {best}"
+        best = f"Among these runs, {best}"
     if tied and not comparison.enough_seeds:
         return f"{best} {_few_seeds(comparison, [first['label'], *tied], 'within')}"
     if tied:
@@ -53,11 +53,11 @@ def _few_seeds(comparison: Comparison, labels: list[str], where: str) -> str:
     interval = f"the difference is {where} the noise of {comparison.task.documents}"
     counted = {entrant.label for entrant in comparison.plan.entrants if entrant.counted}
     if counted.issuperset(labels):
-        return f"For {named([labels])} {interval}."
+        return f"For {named([labels])}, {interval}."
     of = "these two runs" if len(labels) == 2 else "each of these runs and the best"
     if comparison.fewest_seeds > 1:
         of = f"the runs of these {comparison.fewest_seeds} seeds"
-    return f"For {of} ({named([labels])}) {interval}: training again with other seeds can reverse the order."
+    return f"For {of} ({named([labels])}), {interval}: training again with other seeds can reverse the order."
 
 
 def tied_with_best(comparison: Comparison) -> list[str]:
@@ -102,8 +102,8 @@ def caveats(comparison: Comparison) -> list[str]:
     found = []
     if comparison.plan.question.get("placebo"):
         found.append(
-            "Placebo: X and X-again are the same system, trained with other seeds. A difference between them that is "
-            "called significant is a false alarm."
+            "Placebo: X and X-again are the same system, trained with other seeds. A significant difference between "
+            "them is a false alarm."
         )
     if comparison.fewest_seeds == 1:
         found.append(
@@ -145,7 +145,7 @@ def measured(comparison: Comparison) -> list[str]:
     if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
         found.append("For systems on the GPU, memory is the peak use by tensors during training.")
     if (jobs := side_by_side(comparison)) > 1:
-        found.append(f"At times at least {jobs} runs shared the machine: each was slower than it would be alone.")
+        found.append(f"At times, at least {jobs} runs shared the machine, so each was slower than it would be alone.")
     if sentence := _other_order(comparison):
         found.append(sentence)
     for label, seed in comparison.results:
@@ -174,7 +174,7 @@ def _other_order(comparison: Comparison) -> str:
     at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{group_digits(found.at)} tokens"
     who = "when the fastest had finished" if found.axis == "seconds" else "what the slowest had read at its end"
     if found.waited:
-        who = "when all had been validated once; for a run that had already ended, its last validation counts"
+        who = "when each had been validated once; for a run that had already ended, at its last validation"
     there = f"at equal {found.axis} ({at}, {who})"
     if found.swapped:
         return (
@@ -229,7 +229,7 @@ def training(comparison: Comparison, each: str) -> list[str]:
         )
     return [
         f"{equal}, at size {facts['size']} with {own} ({'; '.join(_optimisers(comparison))}), "
-        f"with {'seed 1' if len(seeds) == 1 else f'seeds 1 to {seeds[-1]}'}; the weights of the {_best(comparison)} "
+        f"with {'seed 1' if len(seeds) == 1 else f'seeds 1 to {seeds[-1]}'}; the weights with the {_best(comparison)} "
         f"among {f'about {looks} equally spaced' if looks else 'its'} validations were tested."
     ]
 
@@ -250,5 +250,7 @@ def _optimisers(comparison: Comparison) -> list[str]:
         settings = entrant.recipe.training
         if isinstance(settings, GradientTraining):
             words = f"{settings.optimizer}, learning rate {settings.learning_rate:g}, {settings.schedule}"
-            groups.setdefault(f"{words}, {group_digits(settings.batch_tokens)} tokens a step", []).append(entrant.label)
+            groups.setdefault(f"{words}, {group_digits(settings.batch_tokens)} tokens per step", []).append(
+                entrant.label
+            )
     return [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]

@@ -20,7 +20,7 @@ from regard.report.table import significant
 def conditions(comparison: Comparison) -> list[str]:
     facts = comparison.plan.facts
     found = [
-        f"All were tested on the same {group_digits(facts['tokens'][facts['split']])} tokens in "
+        f"All systems were tested on the same {group_digits(facts['tokens'][facts['split']])} tokens in "
         f"{_segments(comparison)}; "
         f"intervals are over {_documents(comparison)}" + (" and the seeds." if comparison.seeds > 1 else ".")
     ]
@@ -28,7 +28,7 @@ def conditions(comparison: Comparison) -> list[str]:
     if row is not None:
         unknown = f"{100 * row['unknown_rate']:.2g} % of the test tokens are <unk>"
         if refused := row["bits_per_character_refused"]:
-            found.append(f"No bits per character: {refused}; {unknown}.")
+            found.append(f"Bits per character are not available: {refused}; {unknown}.")
         else:
             found.append(f"Bits per character count every character, including line breaks; {unknown}.")
     return found
@@ -65,7 +65,7 @@ def methods(comparison: Comparison) -> list[str]:
     return [
         f"Data: {corpus['name']} (checksum {corpus['checksum']}): {sizes} tokens. {' '.join(corpus['notes'])}",
         f"One {tokenizer['kind']} tokenizer of {group_digits(tokenizer['vocabulary'])} symbols, built from "
-        "the training split, served all systems.",
+        "the training split, was used for all systems.",
         *training(comparison, "Each neural system"),
         "The n-grams are interpolated modified Kneser-Ney models of the whole training split.",
         "Perplexity is exp of the mean negative log-probability per token, over every token of the "
@@ -73,8 +73,8 @@ def methods(comparison: Comparison) -> list[str]:
         f"several; the text was read in "
         f"{_segments(comparison)}, the same for every system.",
         f"Intervals are over {_documents(comparison, ' of the test text')}{intervals_of(comparison)}",
-        "Generation speed is for one text at a time, greedily"
-        + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
+        "Generation speed was measured for one text at a time, with greedy decoding"
+        + (f"; at times, at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
 
 

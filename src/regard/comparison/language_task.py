@@ -56,7 +56,7 @@ class _LanguageModels(ComparedTask):
     name, title, reference, always = "language model", "Language models", "lstm", ("ngram",)
     neural, tokens = "every neural system", "tokens"
     score, score_name, more_is_better = "perplexity", "perplexity", False
-    documents = "documents of the test text"
+    documents = "the test documents"
     columns = Columns(
         COLUMNS,
         first=("label", "perplexity", "interval", "bits_per_character"),

@@ -25,13 +25,14 @@ def plan_power(plan: Plan) -> str:
     """A sentence before the run: the difference that this plan would find, and how that is known."""
     seeds = max(len(entrant.seeds) for entrant in plan.entrants)
     if all(entrant.counted for entrant in plan.entrants):
-        return "n-grams have no seeds: the test text alone decides what can be shown."
+        return "n-grams have no seeds: only the test text limits which differences can be shown."
     source = _earlier(plan)
     if seeds == 1:
-        return "One seed can show how these runs differ, not how the systems do; --seeds 3 or more can."
+        return "One seed shows how these runs differ, not how the systems do; for that, use --seeds 3 or more."
     if source is None:
         return (
-            "It is unknown what these seeds can show, because no earlier comparison in this folder has several "
+            "It is unknown which differences these seeds can show, because no earlier comparison in this "
+            "folder has several "
             "seeds on "
             "this text; `regard compare --placebo` can serve as a pilot."
         )

@@ -44,7 +44,7 @@ def run_all(plan: Plan, jobs: int = 1, place: Elsewhere | None = None) -> tuple[
             results[entrant.label, seed] = found
     if results:
         left = f"continuing with the other {len(missing)}" if missing else "nothing is left to do"
-        say(f"{plan.folder}: {len(results)} of {pluralize(len(plan.runs), 'run')} finished before; {left}")
+        say(f"{plan.folder}: {len(results)} of {pluralize(len(plan.runs), 'run')} were already finished; {left}")
     jobs = max(1, min(jobs, len(missing)))
     contest = _Contest(plan, jobs, len(missing), place)
     with contest.passing_on_signals(), ThreadPoolExecutor(jobs) as pool:

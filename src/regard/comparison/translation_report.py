@@ -20,7 +20,8 @@ from regard.report.svg import interval_chart, line_chart
 def conditions(comparison: Comparison) -> list[str]:
     facts = comparison.plan.facts
     found = [
-        f"All translated the same {group_digits(facts['pairs'][facts['split']])} sentences ({facts['direction']}) with "
+        f"All systems translated the same {group_digits(facts['pairs'][facts['split']])} sentences "
+        f"({facts['direction']}) with "
         f"{_search(comparison)}; intervals are over these sentences"
         + (" and the seeds." if comparison.seeds > 1 else ".")
     ]
@@ -65,7 +66,7 @@ def methods(comparison: Comparison) -> list[str]:
         _tokenizer(tokenizer),
         *training(comparison, "Each system"),
         f"The {group_digits(facts['pairs'][facts['split']])} sentences of the {facts['split']} split were "
-        f"translated with {_search(comparison)}, the same for every system, and scored as detokenised text by "
+        f"translated with {_search(comparison)}, the same for every system, and scored as detokenized text by "
         "sacreBLEU: BLEU "
         f"{best['bleu_signature']}, chrF {best['chrf_signature']}"
         + ("; scores are means over seeds." if comparison.seeds > 1 else "."),
@@ -73,7 +74,7 @@ def methods(comparison: Comparison) -> list[str]:
         *(["Alignment error rates (Och & Ney 2003) are those of the attention while reading references."] * aligned),
         "Intervals are over the test sentences (jackknife of the corpus's BLEU)" + intervals_of(comparison),
         "Sentences per second are measured on the whole test set, in batches"
-        + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
+        + (f"; at times, at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
 
 
@@ -81,12 +82,13 @@ def _tokenizer(facts: dict[str, Any]) -> str:
     if facts["joint"]:
         return (
             f"One {facts['kind']} tokenizer of {group_digits(facts['vocabulary'])} symbols, built from both "
-            "sides of the training split, served both sides of all systems."
+            "sides of the training split, was used for both sides of all systems."
         )
     return (
         f"One {facts['kind']} tokenizer of {group_digits(facts['source_vocabulary'])} symbols for the "
-        f"source and one of {group_digits(facts['vocabulary'])} for the target, built from the training split, served "
-        "all systems."
+        f"source and one of {group_digits(facts['vocabulary'])} for the target, both built from the training "
+        "split, were "
+        "used for all systems."
     )
 
 
@@ -152,7 +154,7 @@ def samples(comparison: Comparison) -> list[str]:
         paragraph(
             "BLEU by the number of words of the source (Bahdanau et al. 2015, figure 2). A system that keeps a "
             "sentence in one vector of fixed size has to forget more of a longer one; attention looks again. "
-            "The BLEU of few sentences is uncertain.",
+            "BLEU over few sentences is uncertain.",
             "lead",
         ),
         beside(chart, _length_table(comparison)),

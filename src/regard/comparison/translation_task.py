@@ -60,7 +60,7 @@ class _Translators(ComparedTask):
     name, title, reference = "translation", "Translators", "transformer"
     neural, tokens = "every system", "target tokens"
     score, score_name, more_is_better = "bleu", "BLEU", True
-    documents = "sentences of the test set"
+    documents = "the test sentences"
     columns = Columns(
         HEADINGS,
         first=("label", "bleu", "interval", "chrf"),

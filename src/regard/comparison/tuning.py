@@ -113,8 +113,8 @@ def stated_cost(question: Question) -> str:
     price = f"{whole / 60:.3g} minutes" if limit.unit == "seconds" else f"{group_digits(whole)} tokens"
     each = f"{limit.amount:g} s" if limit.unit == "seconds" else f"{group_digits(limit.amount)} tokens"
     return (
-        f"Tuning: {pluralize(question.tune, 'trial')} of each system, {trials} trainings, and then {final} more with "
-        f"the chosen settings; {each} each, {price} in all."
+        f"Tuning: {pluralize(question.tune, 'trial')} of each system, {trials} training runs, then {final} more with "
+        f"the chosen settings; {each} each, {price} in total."
     )
 
 
@@ -203,7 +203,7 @@ def tune_recipe(recipe: Recipe, trials: int, settings: Mapping[str, Mapping[str,
     if taken["loss"] is None:
         raise RegardError(f"Every trial failed or diverged; their logs are in {trials_folder(folder)}.")
     number = next(place for place, trial in enumerate(found, start=1) if trial is taken)
-    say(f"Trial {number} is the best, validation loss {taken['loss']:.4f}: {in_words(taken['shown'])}.")
+    say(f"Trial {number} is the best, with validation loss {taken['loss']:.4f}: {in_words(taken['shown'])}.")
     for best in best_of_k({"": found}):
         low, high = best.intervals[""]
         say(f"best of {best.k}: expected validation loss {best.losses['']:.4f} ({low:.4f} to {high:.4f})")
@@ -228,7 +228,7 @@ class BestOf:
         labels = list(self.losses)
         if len(labels) < 2:
             return ""
-        return f"{labels[0]} leads" if self.ahead >= 0.975 else f"open: {labels[0]} or {labels[1]}"
+        return f"{labels[0]} leads" if self.ahead >= 0.975 else f"undecided: {labels[0]} or {labels[1]}"
 
 
 def expected_best(losses: np.ndarray, k: int) -> np.ndarray:

@@ -28,17 +28,17 @@ def sentences(comparison: Comparison) -> list[str]:
     count = len(next(iter(comparison.trials.values())))
     curve = best_of_k(comparison.trials)
     found = [
-        f"Tuned: {pluralize(count, 'trial')} of each system with the same budget, from the same space, chosen by "
-        "validation; the seeds of the trials are not those of the table. n-grams have no trials.",
+        f"Tuned: {pluralize(count, 'trial')} of each system with the same budget and search space, chosen by "
+        "validation; the trials used other seeds than the table. n-grams have no trials.",
         *(f"{row['system']}: {row['chosen']} ({row['bought']})." for row in _rows(comparison)),
     ]
     untuned, tuned = (_order(comparison, place) for place in ("default", "chosen"))
     if len(tuned) > 1:
-        order = f"by validation loss, the order of the defaults is {', '.join(untuned)}"
+        order = f"by validation loss, it is {', '.join(untuned)}"
         found.append(
-            f"Tuning changed the order: {order}, the tuned systems {', '.join(tuned)}."
+            f"Tuning changed the order: {order} with default settings and {', '.join(tuned)} after tuning."
             if untuned != tuned
-            else f"Tuning did not change the order: {order}, tuned or not."
+            else f"Tuning did not change the order: {order} with default settings and after tuning."
         )
         found.append(f"Verdicts by the number of trials: {_verdicts(curve)}.")
     return found
@@ -92,11 +92,17 @@ def section(comparison: Comparison) -> list[str]:
     if not comparison.trials:
         return []
     curve = best_of_k(comparison.trials)
-    columns = {"system": "system", "chosen": "chosen", "default": "default", "best": "tuned", "bought": "tuning bought"}
+    columns = {
+        "system": "system",
+        "chosen": "chosen",
+        "default": "default",
+        "best": "tuned",
+        "bought": "gain from tuning",
+    }
     columns |= {"failed": "failed trials"}
     by_k = {"k": "trials", **{label: label for label in comparison.trials}, "v": "verdict"}
     return [
-        heading("What tuning bought"),
+        heading("Gain from tuning"),
         paragraph(" ".join(s for s in sentences(comparison) if s.startswith(("Tuned", "Tuning"))), "lead"),
         table(_rows(comparison), columns),
         *([_chart(comparison, curve)] if len(curve) > 1 else []),

@@ -155,14 +155,14 @@ def test_the_bar_is_tinted_where_the_number_was_expected(relation, bound, values
 def test_the_facts_name_seeds_or_draws_and_the_code():
     effect = page({"effect": [2.0, 2.1, 2.05, 2.0, 2.1]}, (Expect("effect", "at least", 1.0),))
     assert "<dt>Seeds</dt><dd>5 (301 to 305)</dd>" in effect
-    assert "by code abc" in effect
+    assert "with code abc" in effect
     draws = page({"x": [2.0]}, (Expect("x", "at least", 1.0, over="draws"),), seeds=3)
     assert "<dt>Draws</dt><dd>3 (301 to 303)</dd>" in draws
     parts = page({"x": [2.0], "y": [0.0]}, (
         Expect("x", "at least", 1.0, over="draws", part="one thing"),
         Expect("y", "at least", 1.0, over="draws", part="another"),
     ))  # fmt: skip
-    assert re.search(r"Of what it says: .*✓</span> one thing, .*✗</span> another", parts)
+    assert re.search(r"Parts of the statement: .*✓</span> one thing, .*✗</span> another", parts)
 
 
 # -- running ---------------------------------------------------------------------------------------------------------

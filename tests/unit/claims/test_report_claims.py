@@ -156,9 +156,9 @@ def test_a_kept_result_looks_as_it_did_and_says_that_it_was_kept():
 def test_each_verdict_is_a_sentence_and_each_reference_is_in_words():
     holds, fails, doubt = (re.sub(r"\s+", " ", "".join(Words(section(one)).text)) for one in three())
     assert "The statement holds: log-slope of a tanh network is −0.602" in holds
-    assert "nats per step; expected was at most −0.05" in holds
+    assert "nats per step; expected: at most −0.05" in holds
     assert "The statement fails: log-slope of a tanh network is 0.0142" in fails
-    assert "The test is inconclusive, since its control did not come out the other way: log-slope with open" in doubt
+    assert "The test is inconclusive, because its control did not come out the other way: log-slope with open" in doubt
     assert reference("003:148, 205; 002:15") == "notes 003, lines 148, 205; notes 002, line 15"
     assert reference("000:30, 003:223–225") == "notes 000, line 30; notes 003, lines 223–225"
     assert "line 148 of the file whose name begins with 003" in claims_page(three())

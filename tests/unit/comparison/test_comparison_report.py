@@ -191,7 +191,9 @@ def test_tables_have_the_columns_that_someone_can_fill(compared):
     blind = Comparison(done.plan, done.results)
     assert "bits_per_character" not in blind.columns
     assert all(row["bits_per_character"] is None for row in blind.rows)
-    assert "No bits per character: words hide spaces; 1.2 % of the test tokens are <unk>." in notes(blind)
+    assert "Bits per character are not available: words hide spaces; 1.2 % of the test tokens are <unk>." in notes(
+        blind
+    )
     assert [row["perplexity"] for row in done.shown] == ["7.389", "12.18", "14.88", "20.09"]
 
 
@@ -220,22 +222,22 @@ def test_the_ranking_names_all_and_who_does_not_differ(compared):
     done = compared()
     tied = [each for each in done.differences if not each.beyond]
     assert done.ranking.startswith("By perplexity: gpt, lstm, 5-gram, 2-gram (best first). ")
-    assert ("Within the noise of documents of the test text and of two seeds: " in done.ranking) == bool(tied)
+    assert ("Within the noise of the test documents and of two seeds: " in done.ranking) == bool(tied)
     apart = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0, 2.01, 1.99]})
     assert apart.ranking == (
         "By perplexity: lstm, 5-gram, 2-gram (best first). All differences are significant (p < 0.05, corrected for 3 "
         "pairs)."
     )
     level = compared({"2-gram": [3.0], "5-gram": [2.0], "lstm": [2.0, 2.01, 1.99]})
-    assert " Not significant (p > 0.05, corrected for 3 pairs): " in level.ranking
+    assert " Not significantly different (p > 0.05, corrected for 3 pairs): " in level.ranking
     one = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [2.0]})
     assert one.ranking == (
         "These runs by perplexity: lstm, 5-gram, 2-gram (best first). As runs, all differ by more than the noise of "
-        "documents of the test text."
+        "the test documents."
     )
     two = compared({"2-gram": [3.0], "5-gram": [2.5]})  # nothing is drawn at random: other seeds change nothing
     assert two.ranking == (
-        "By perplexity: 5-gram, 2-gram (best first). All differ by more than the noise of documents of the test text."
+        "By perplexity: 5-gram, 2-gram (best first). All differ by more than the noise of the test documents."
     )
     assert caveats(two) == []
     alone = compared({"2-gram": ["It failed."], "5-gram": [2.5], "lstm": ["It failed."]})
@@ -285,15 +287,13 @@ def test_of_one_seed_the_sentences_speak_of_these_two_runs(compared, lstm):
     done = compared({"2-gram": [3.0], "5-gram": [2.5], "lstm": [lstm]})
     where = "beyond" if lstm == 2.0 else "within"
     first, second = (row["label"] for row in done.order[:2])
-    assert finding(done).startswith(f"Of these runs, that of {first} has the best perplexity: ")
+    assert finding(done).startswith(f"Among these runs, {first} has the best perplexity: ")
     assert finding(done).endswith(
-        f" For these two runs ({first} and {second}) the difference is {where} the noise of documents of the test "
-        "text: training again with other seeds can reverse the order."
+        f" For these two runs ({first} and {second}), the difference is {where} the noise of the test "
+        "documents: training again with other seeds can reverse the order."
     )
     grams = compared({"2-gram": [3.0], "5-gram": [2.0], "lstm": [4.0]})  # the best two are not trained
-    assert finding(grams).endswith(
-        " For 5-gram and 2-gram the difference is beyond the noise of documents of the test text."
-    )
+    assert finding(grams).endswith(" For 5-gram and 2-gram, the difference is beyond the noise of the test documents.")
 
 
 def test_a_system_whose_other_seeds_failed_has_one_seed(compared):
@@ -319,7 +319,8 @@ def test_how_it_was_measured_is_said_with_its_numbers(compared):
     step = max(e.recipe.training.batch_tokens for e in done.plan.entrants if not e.counted)
     optimisers = [each for each in measured(done) if each.startswith("The systems were trained differently: ")]
     assert measured(done) == [
-        f"All were tested on the same {LENGTH} tokens in segments of 33 tokens, each after 32 tokens of warm-up from "
+        f"All systems were tested on the same {LENGTH} tokens in segments of 33 tokens, each after 32 tokens "
+        "of warm-up from "
         f"the one before it; intervals are over {documents} and the seeds.",
         "Bits per character count every character, including line breaks; 1.2 % of the test tokens are <unk>.",
         f"Tokens seen exceed the budget by less than one optimizer step (at most {step}). n-grams read the training "
@@ -340,9 +341,9 @@ def test_memory_of_a_gpu_runs_side_by_side_and_notes_of_a_run_are_told(compared)
     said = measured(done)
     assert "For systems on the GPU, memory is the peak use by tensors during training." in said
     assert not any(each.startswith("Memory is") for each in said)
-    assert "At times at least 3 runs shared the machine: each was slower than it would be alone." in said
+    assert "At times, at least 3 runs shared the machine, so each was slower than it would be alone." in said
     assert said[-6:] == [f"{label}: the counts are few." for label, _ in done.results]
-    assert "; at times at least 3 runs shared the machine, which slows them." in methods(done)
+    assert "; at times, at least 3 runs shared the machine, which slows them." in methods(done)
     few = compared(effort={"side_by_side": 1})
     assert not any("shared the machine" in each for each in measured(few))
     done.results["lstm", 1]["evaluation"]["documents"]["whole_lines"] = False
@@ -355,15 +356,15 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
     words = methods(done)
     optimisers = "; ".join(
         f"{e.label}: {e.recipe.training.optimizer}, learning rate {e.recipe.training.learning_rate:g}, "
-        f"{e.recipe.training.schedule}, {e.recipe.training.batch_tokens} tokens a step"
+        f"{e.recipe.training.schedule}, {e.recipe.training.batch_tokens} tokens per step"
         for e in done.plan.entrants
         if not e.counted
     )
     assert words == (
         f"Data: my.txt (checksum c0ffee): 12,345 train, {LENGTH} test tokens. Lines were drawn. It is short. "
-        "One word tokenizer of 23,456 symbols, built from the training split, served all systems. "
+        "One word tokenizer of 23,456 symbols, built from the training split, was used for all systems. "
         "Each neural system was trained for 20,000 tokens, at size tiny with its default settings "
-        f"({optimisers}), with seeds 1 to 2; the weights of the lowest validation loss among about 20 equally spaced "
+        f"({optimisers}), with seeds 1 to 2; the weights with the lowest validation loss among about 20 equally spaced "
         "validations were tested. "
         "The n-grams are interpolated modified Kneser-Ney models of the whole training split. "
         "Perplexity is exp of the mean negative log-probability per token, over every token of the test split and the "
@@ -372,11 +373,11 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
         f"Intervals are over 24 documents of the test text (whole lines, about {round(LENGTH / 24)} tokens each) and "
         "over seeds: 95 % intervals of Student's t from the variances of both, with Satterthwaite's degrees of "
         "freedom; differences are paired, and their p-values corrected for the number of pairs (Holm 1979). "
-        "Generation speed is for one text at a time, greedily. "
+        "Generation speed was measured for one text at a time, with greedy decoding. "
         "Regard 7.8, PyTorch 9.1, Python 3.99, on cpu (x) (CPU threads: 2); 2026-11-15."
     )
     by_steps = methods(compared(training={"validations": 0, "evaluate_every": 7}))
-    assert "; the weights of the lowest validation loss among its validations were tested. " in by_steps
+    assert "; the weights with the lowest validation loss among its validations were tested. " in by_steps
     matched = methods(timed(done, match="parameters"))
     assert "20,000 tokens with its width chosen to have about 54,321 parameters, at size tiny" in matched
     assert "was trained for 2.5 s, at size" in methods(timed(done, match="seconds", unit="seconds", budget=2.5))
@@ -417,7 +418,7 @@ def test_another_order_is_told_with_the_moment_at_which_it_is_read_off(compared)
     )
     late = curves | {"lstm": [(100, 11.0, 3.0), (200, 30.0, 1.0)]}
     (said,) = (each for each in measured(compared(curves=late)) if each.startswith("On the validation text"))
-    assert "(11 s, when all had been validated once; for a run that had already ended, its last validation" in said
+    assert "(11 s, when each had been validated once; for a run that had already ended, at its last validation" in said
     same = curves | {"gpt": [(100, 5.0, 3.5), (200, 10.0, 3.0)]}
     assert not any(each.startswith("On the validation text") for each in measured(compared(curves=same)))
 
@@ -486,7 +487,7 @@ def test_curves_are_means_over_seeds_with_each_seed_pale(compared, drawn):
     )
     assert by_tokens["top"] == pytest.approx(50)  # 90 is the first fifth of its curve
     assert by_tokens["best"] == "gpt"
-    assert by_tokens["description"] == "The last value of each: 2-gram 18.17, 5-gram 13.46, lstm 30.00, gpt 20.00."
+    assert by_tokens["description"] == "Last values: 2-gram 18.17, 5-gram 13.46, lstm 30.00, gpt 20.00."
     assert not by_tokens["log_x"]  # 100 is not more than four times 25
     assert by_seconds["log_x"]  # 41 is more than four times 10
 

@@ -349,7 +349,7 @@ def test_the_log_says_what_begins_how_it_ended_and_what_was_done_before(ended, c
     found, made = run_all(ended.plan)
     assert (found, made) == (ended.done.results, 0)
     (said,) = capsys.readouterr().err.splitlines()
-    assert said == f"{ended.plan.folder}: 4 of 4 runs finished before; nothing is left to do"
+    assert said == f"{ended.plan.folder}: 4 of 4 runs were already finished; nothing is left to do"
 
 
 def test_the_page_is_written_when_something_was_made_and_when_it_is_missing(ended, text):
@@ -511,7 +511,7 @@ def test_how_a_process_failed_is_said_and_the_others_go_on(plan, capsys, ended_w
     said = capsys.readouterr().err
     assert said.count(f": failed: {failed}\n") == 4
     assert said.count(f"{log}\n") >= 4 if log else "log" not in said
-    assert "finished before" not in said
+    assert "were already finished" not in said
     with pytest.raises(RegardError, match="Every run failed"):
         comparison_of(plan, results)
 

@@ -157,7 +157,7 @@ def test_scores_are_sacrebleus_and_rows_stand_best_first(compared):
         assert row["bleu_low"] < row["bleu"] < row["bleu_high"]
     assert done.ranking.startswith(
         "These runs by BLEU: bahdanau, transformer, seq2seq (best first). As runs, all differ by more than the noise "
-        "of sentences of the test set."
+        "of the test sentences."
     )
     assert [row["alignment_error_rate"] for row in done.rows] == [0.25, None, None]
     assert "alignment_error_rate" in done.columns
@@ -303,7 +303,7 @@ def test_who_does_not_differ_from_the_best_is_tied_with_it(compared):
     done = compared({"seq2seq": [0.3], "bahdanau": [0.3], "transformer": [0.9]})
     assert set(tied_with_best(done)) == {"seq2seq", "bahdanau"} - {done.order[0]["label"]}
     assert finding(done).endswith(
-        "within the noise of sentences of the test set: training again with other seeds can reverse the order."
+        "within the noise of the test sentences: training again with other seeds can reverse the order."
     )
     page = comparison_page(done)
     badges = re.findall(r"scope=row>(\w+) <span class=\"tag\">(.*?)</span>", page)
@@ -348,7 +348,7 @@ def test_a_comparison_of_systems_that_write_nothing_right_still_has_a_page(compa
         found["evaluation"]["translations"] = [""] * 60
     done = Comparison(done.plan, done.results)
     assert [row["bleu"] for row in done.rows] == [0.0, 0.0]
-    assert done.ranking.endswith("within the noise of sentences of the test set: seq2seq and bahdanau.")
+    assert done.ranking.endswith("within the noise of the test sentences: seq2seq and bahdanau.")
     assert "<!doctype html>" in comparison_page(done)
 
 
@@ -400,7 +400,8 @@ def test_a_run_in_a_few_words():
 def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(uneven):
     best = uneven.order[0]
     assert TRANSLATION.report.conditions(uneven) == [
-        "All translated the same 60 sentences (en → fr) with beam 5 and length penalty 1; intervals are over these "
+        "All systems translated the same 60 sentences (en → fr) with beam 5 and length penalty 1; intervals "
+        "are over these "
         "sentences and the seeds.",
         f"BLEU is {best['bleu_signature']} (tokenizer 13a, words between spaces); chrF is {best['chrf_signature']}.",
         "Perplexity is that of the references given their sources, per token including <eos>.",
@@ -411,13 +412,13 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
     assert words[:2] == [
         "Data: phrasebook (checksum c0ffee), en → fr: 500 train, 60 test pairs, of which 500 with 4000 target tokens "
         "were trained on. Made by seed 0.",
-        "One bpe tokenizer of 300 symbols, built from both sides of the training split, served both sides of all "
-        "systems.",
+        "One bpe tokenizer of 300 symbols, built from both sides of the training split, was used for both sides "
+        "of all systems.",
     ]
     assert words[2].startswith("Each system was trained for 1000 target tokens, at size tiny")
     assert words[3:] == [
         "The 60 sentences of the test split were translated with beam 5 and length penalty 1, the same for every "
-        f"system, and scored as detokenised text by sacreBLEU: BLEU {best['bleu_signature']}, chrF "
+        f"system, and scored as detokenized text by sacreBLEU: BLEU {best['bleu_signature']}, chrF "
         f"{best['chrf_signature']}; scores are means over seeds.",
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
         "Alignment error rates (Och & Ney 2003) are those of the attention while reading references.",
@@ -431,7 +432,7 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
         each["side_by_side"] = 2
     words = TRANSLATION.report.methods(uneven)
     assert words[1].startswith("One bpe tokenizer of 23,456 symbols for the source and one of 300 for the target")
-    assert words[-1].endswith("; at times at least 2 runs shared the machine, which slows them.")
+    assert words[-1].endswith("; at times, at least 2 runs shared the machine, which slows them.")
 
 
 def test_with_one_seed_nothing_is_said_of_seeds_or_of_gold_links(compared):
@@ -448,8 +449,8 @@ def test_with_one_seed_nothing_is_said_of_seeds_or_of_gold_links(compared):
     assert TRANSLATION.report.effort(timed).startswith("With equal time, faster kernels read more text")
     chosen = [replace(e, recipe=e.recipe.replace(training={"select": "bleu"})) for e in done.plan.entrants]
     by_bleu = Comparison(replace(done.plan, entrants=tuple(chosen)), done.results)
-    assert "the weights of the highest validation BLEU among" in methods(by_bleu)
-    assert "the weights of the lowest validation loss among" in methods(done)
+    assert "the weights with the highest validation BLEU among" in methods(by_bleu)
+    assert "the weights with the lowest validation loss among" in methods(done)
 
 
 def test_differences_have_their_sign_and_verdict(monkeypatch):

@@ -82,7 +82,7 @@ def test_another_text_a_damaged_comparison_and_this_one_say_nothing(made, monkey
     (damaged.folder / "comparison.json").write_text("{}")
     plan = made("now", "rnn", "lstm")
     earlier(monkeypatch, 0.05)
-    assert plan_power(plan).startswith("It is unknown what these seeds can show")
+    assert plan_power(plan).startswith("It is unknown which differences these seeds can show")
 
 
 def test_the_newest_comparison_counts_and_one_seed_can_show_no_difference(made, monkeypatch):
@@ -93,7 +93,7 @@ def test_the_newest_comparison_counts_and_one_seed_can_show_no_difference(made, 
     os.utime(plan.folder.parent / "old", (1, 1))
     earlier(monkeypatch, 0.05)
     assert plan_power(plan).endswith("from new).")
-    assert plan_power(made("one", "rnn", seeds=1)).startswith("One seed can show how these runs differ, not how the")
+    assert plan_power(made("one", "rnn", seeds=1)).startswith("One seed shows how these runs differ, not how the")
     assert plan_power(made("grams", "ngram")).startswith("n-grams have no seeds")
     shutil.rmtree(plan.folder)
 

@@ -35,8 +35,8 @@ def test_runs_side_by_side_give_the_numbers_of_runs_one_after_another(text, tmp_
     alone, _ = numbers(1)
     together, done = numbers(3)
     assert together == alone
-    assert any("At times at least 3 runs shared the machine" in note for note in notes(done))
-    assert "at times at least 3 runs shared the machine" in methods(done)
+    assert any("At times, at least 3 runs shared the machine" in note for note in notes(done))
+    assert "at times, at least 3 runs shared the machine" in methods(done)
 
 
 def test_a_run_that_fails_beside_others_is_named_and_the_others_are_kept(text, tmp_path):

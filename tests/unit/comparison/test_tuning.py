@@ -98,11 +98,11 @@ def test_a_warm_up_takes_at_most_a_third_of_the_steps():
 
 def test_the_cost_is_stated_before():
     assert stated_cost(question("lstm", "gpt")) == (
-        "Tuning: 6 trials of each system, 12 trainings, and then 6 more with the chosen settings; 100,000 tokens each, "
-        "1,800,000 tokens in all."
+        "Tuning: 6 trials of each system, 12 training runs, then 6 more with the chosen settings; 100,000 tokens each, "
+        "1,800,000 tokens in total."
     )
     timed = Question(("gpt",), "pyref", "seconds", "60s", 2, tune=4)
-    assert stated_cost(timed).endswith("60 s each, 6 minutes in all.")
+    assert stated_cost(timed).endswith("60 s each, 6 minutes in total.")
 
 
 # -- what k trials would have given ----------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_a_verdict_depends_on_the_number_of_trials_and_on_how_clear_it_is():
         low, high = best.intervals["a"]
         assert low <= best.losses["a"] <= high
     level = best_of_k({"a": trials(5.0, 3.0, 4.0), "b": trials(3.5, 4.5, 4.1)})
-    assert level[0].verdict.startswith("open: ")
+    assert level[0].verdict.startswith("undecided: ")
     assert best_of_k({"a": trials(1.0, 2.0)})[0].verdict == ""
 
 
@@ -208,10 +208,10 @@ def test_a_tuned_table_has_the_chosen_settings_and_says_what_tuning_bought(tuned
     assert "Tuned: 3 trials of each system" in said
     assert "Untuned" not in said
     assert re.search("Tuning (changed|did not change) the order: ", said)
-    assert re.search(r"Verdicts by the number of trials: 1.*(leads|open: )", said)
+    assert re.search(r"Verdicts by the number of trials: 1.*(leads|undecided: )", said)
     assert "settings chosen by validation in 3 trials" in methods(done)
     page = comparison_page(done)
-    assert "What tuning bought" in page
+    assert "Gain from tuning" in page
     assert "Expected best validation perplexity of k trials" in page
 
 

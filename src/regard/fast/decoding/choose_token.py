@@ -38,7 +38,7 @@ def allows(step: DecodingStep, use: Use) -> Why:
     weight = next(step.model.parameters(), None)
     if weight is None or weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return "it is for logits of at most 32 bits"
-    return "it does not know min_p" if step.sampling.min_p else None
+    return "it does not support min_p" if step.sampling.min_p else None
 
 
 def needs(device: torch.device) -> Why:

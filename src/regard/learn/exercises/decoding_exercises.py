@@ -128,7 +128,7 @@ beam_step = Grader(
         ExpectedOutput("the token", ("candidate",)),
     ),
     mistakes=(
-        Mistake("the scores so far are not added: a candidate's score is that of its whole beginning",
+        Mistake("the scores so far are not added: a candidate's score is that of its whole prefix",
                 lambda s, p, w: _best(p, w)),
         Mistake("each hypothesis keeps one extension: the best candidates may all extend the same one", _best_of_each),
         Mistake("the scores are multiplied: logarithms are added", lambda s, p, w: _best(s[:, None] * p, w)),
@@ -136,7 +136,7 @@ beam_step = Grader(
         Mistake("the best candidate comes last, but must come first", _unsorted),
         Mistake("hypotheses and tokens are returned in the wrong order", _swapped),
         Mistake("probabilities are added to log-probabilities", lambda s, p, w: _best(s[:, None] + p.exp(), w)),
-        Mistake("the score returned is that of the last token, not of the whole beginning",
+        Mistake("the score returned is that of the last token, not of the whole prefix",
                 lambda s, p, w: (p[_extended(s, p, w)[1], _extended(s, p, w)[2]], *_extended(s, p, w)[1:])),
     ),
     differentiable=False,

@@ -151,7 +151,7 @@ def _crashed(function: Function, error: Exception) -> str:
 
 
 def _line(where: str) -> str:
-    place = where.partition(" in line ")[2].partition(" (")[0]
+    place = where.partition(" on line ")[2].partition(" (")[0]
     return f" (line {place})" if place else ""
 
 
@@ -193,7 +193,7 @@ def differs(given: Any, expected: Any, outputs: Sequence[ExpectedOutput], tolera
         return _differs(given, expected, outputs[0], tolerance)
     names = ", ".join(output.name for output in outputs)
     if not isinstance(given, tuple) or len(given) != len(outputs):
-        return f"it must return {len(outputs)} things, {names}, as a tuple, and not {_kind(given)}"
+        return f"it must return {len(outputs)} values, {names}, as a tuple, not {_kind(given)}"
     differences = (_differs(*parts, tolerance) for parts in zip(given, expected, outputs))
     return next(filter(None, differences), "")
 
@@ -216,24 +216,24 @@ def _as_tensor(number: Any) -> Tensor:
 
 def _list_differs(given: Any, expected: list[Any], output: ExpectedOutput, tolerance: float) -> str:
     if not isinstance(given, list):
-        return f"{output.name} must be a list, and not {_kind(given)}"
+        return f"{output.name} must be a list, not {_kind(given)}"
     for place, (one, other) in enumerate(zip(given, expected)):
         if wrong := _differs(one, other, ExpectedOutput(f"{output.axes[0]} {place}", output.axes[1:]), tolerance):
             return wrong
     if len(given) != len(expected):
-        return f"{output.name} has {len(given)} entries, and {len(expected)} are right"
+        return f"{output.name} has {len(given)} entries, but {len(expected)} are expected"
     return ""
 
 
 def _tensor_differs(given: Any, expected: Tensor, output: ExpectedOutput, tolerance: float) -> str:
     name = output.name
     if not isinstance(given, Tensor):
-        return f"{name} must be a tensor, and not {_kind(given)}"
+        return f"{name} must be a tensor, not {_kind(given)}"
     if given.shape != expected.shape:
         axes = f" ({', '.join(output.axes)})" if output.axes else ""
-        return f"{name} has shape {list(given.shape)}, and {list(expected.shape)}{axes} is right"
+        return f"{name} has shape {list(given.shape)}, but {list(expected.shape)}{axes} is expected"
     if _sort(given.dtype) != _sort(expected.dtype):
-        return f"{name} is of type {_plain(given.dtype)}, and {_plain(expected.dtype)} is right"
+        return f"{name} is of type {_plain(given.dtype)}, but {_plain(expected.dtype)} is expected"
     exact, actual = expected.detach().double(), given.detach().double()
     wrong = ~torch.isclose(actual, exact, rtol=tolerance, atol=tolerance, equal_nan=True)
     if not wrong.any():
@@ -247,7 +247,7 @@ def _tensor_differs(given: Any, expected: Tensor, output: ExpectedOutput, tolera
     place = named or (str(list(first)) if first else "")
     yours, right = actual[first], exact[first]
     sentence = (
-        f"{name}{f' at {place}' if place else ''} is {_entry(yours, given)}, and {_entry(right, expected)} is right"
+        f"{name}{f' at {place}' if place else ''} is {_entry(yours, given)}, but {_entry(right, expected)} is expected"
     )
     return sentence + ("; something divides 0 by 0 or subtracts ∞ from ∞" if bool(yours.isnan()) else "")
 
@@ -291,7 +291,7 @@ def _wrong_gradients(function: Function, grader: Grader, cases: Sequence[tuple[A
             gradients = _gradients(function, arguments)
         except RuntimeError as error:
             why = str(error).splitlines()[0].rstrip(".")
-            return f"its values are right, and its gradient cannot be computed ({why})"
+            return f"its values are right, but its gradient cannot be computed ({why})"
         except Exception as error:
             return f"its values are right, but computing its gradient fails: {_crashed(function, error)}"
         for place, right in _gradients(grader.answer, arguments).items():

@@ -138,7 +138,7 @@ WRONG = {
         ("return torch.tanh(x @ W.T + b)", "the past is missing"),
         ("return torch.tanh(x @ W.T + hidden @ U + b)", "U is transposed"),
         ("return torch.sigmoid(x @ W.T + hidden @ U.T + b)", "through a sigmoid"),
-        ("return (torch.tanh(x @ W.T + hidden @ U.T + b),)", "must be a tensor, and not a tuple of 1"),
+        ("return (torch.tanh(x @ W.T + hidden @ U.T + b),)", "must be a tensor, not a tuple of 1"),
     ],
     "lstm-gates": [
         (
@@ -303,7 +303,7 @@ WRONG = {
         ),
         (
             "weights = torch.softmax(torch.tanh((query @ W_q.T)[:, None] + memory @ W_k.T) @ v, -1)\nreturn weights",
-            "it must return 2 things, the context, the weights",
+            "it must return 2 values, the context, the weights",
         ),
     ],
     "kernel-regression": [

@@ -223,9 +223,9 @@ def test_a_crash_is_told_with_its_line(graded):
 
 def test_nothing_and_the_wrong_kind_and_not_a_number_are_told(graded):
     assert "is the return missing?" in graded("causal-mask", "torch.ones(length)").sentence
-    assert "a tensor, and not a list of 3" in graded("causal-mask", "return [[True] * length] * length").sentence
+    assert "a tensor, not a list of 3" in graded("causal-mask", "return [[True] * length] * length").sentence
     blind = "return torch.softmax(query @ key.transpose(1, 2) - torch.inf, -1) @ value"
-    assert "is NaN, and" in graded("scaled-dot-product", blind).sentence
+    assert "is NaN, but" in graded("scaled-dot-product", blind).sentence
 
 
 def test_a_model_that_breaks_a_law_is_told(graded):
