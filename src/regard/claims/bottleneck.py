@@ -247,13 +247,13 @@ def figure(task: str, curves: Mapping[tuple[str, str], Sequence[ByLength]]) -> L
 
 
 PARTS = ("strings", "sentences")
-FALL = {part: f"fall of the share that is right, short to long {part}, narrowest vector" for part in PARTS}
-LEVEL = {part: f"fall of the share that is right, short to long {part}, attention of that width" for part in PARTS}
-KNEE = {part: f"by how much four times the width moves the knee, {part}" for part in PARTS}
-WIDE = {part: f"fall of the share that is right, short to long {part}, four times as wide" for part in PARTS}
-SEEN = {part: f"share of vectors four times as wide whose knee is within the lengths, {part}" for part in PARTS}
-UNTRAINED = "fall of the share that is right, short to long, narrowest vector before it is trained"
-CONVERGED = "share of trainings that learned to copy the shortest texts and ended because they no longer improved"
+FALL = {part: f"fall of the share of correct symbols, short to long {part}, narrowest vector" for part in PARTS}
+LEVEL = {part: f"fall of the share of correct symbols, short to long {part}, attention of that width" for part in PARTS}
+KNEE = {part: f"shift of the knee with four times the width, {part}" for part in PARTS}
+WIDE = {part: f"fall of the share of correct symbols, short to long {part}, four times as wide" for part in PARTS}
+SEEN = {part: f"share of vectors of four times the width whose knee is within the lengths, {part}" for part in PARTS}
+UNTRAINED = "fall of the share of correct symbols, short to long, narrowest vector before it is trained"
+CONVERGED = "share of training runs that learned to copy the shortest texts and ended because they no longer improved"
 
 CLAIM = Claim(
     name="bottleneck",

@@ -184,13 +184,13 @@ def worked() -> list[Worked]:
 
 
 NO_MASK, NO_PLACES = "gpt without mask", "gpt without mask and positions"
-CHEATED = "loss of a gpt without its mask, in parts of log V"
-MASKED = "loss of the same gpt with its mask, in parts of log V"
-HONEST = "lowest loss among all causal systems, in parts of log V"
+CHEATED = "loss of a gpt without its mask, as a fraction of log V"
+MASKED = "loss of the same gpt with its mask, as a fraction of log V"
+HONEST = "lowest loss among all causal systems, as a fraction of log V"
 FLOOR = "loss of a gpt without its mask, above log V / T"
-PART = "loss without mask and without positions, in parts of log V"
+PART = "loss without mask and without positions, as a fraction of log V"
 NO_FURTHER = "loss without mask and without positions, above what the words without their order allow"
-WORTHLESS = "loss of the cheater where the next word is not there to be seen, in parts of log V"
+WORTHLESS = "loss of the cheater if the next word cannot be seen, as a fraction of log V"
 
 CLAIM = Claim(
     name="cheating",

@@ -273,7 +273,7 @@ BUILT_WITH = (
 )
 
 RNN_HAS = "rnn, lstm, gru: any length, order, shared parameters"
-RNN_FAR = "rnn, lstm, gru: influence of the weakest of 40 words, in parts of the strongest's"
+RNN_FAR = "rnn, lstm, gru: influence of the weakest of 40 words, as a fraction of the strongest's"
 RNN_WAITS = "rnn, lstm, gru: parallel"
 ATTENTION_HAS = "self-attention: any length, long range, shared parameters, association, parallel"
 ATTENTION_ORDER = "self-attention without positions: order"

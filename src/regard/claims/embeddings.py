@@ -255,7 +255,7 @@ def figure(vectors: Tensor, words: Mapping[str, str], counts: Mapping[str, int])
 
 AGREES = "rank correlation of cosines with people's judgments, trained on real text"
 UNORDERED = "rank correlation of cosines with people's judgments, trained on its shuffled words"
-BY_FREQUENCY = "rank correlation of likeness in frequency with people's judgments"
+BY_FREQUENCY = "rank correlation of similarity in frequency with people's judgments"
 ASK = (
     "the agreement with people's judgments was not measured: run `regard data fetch wikitext-2`, then add `--data "
     "wikitext-2`."

@@ -143,7 +143,7 @@ def remarks(numbers: dict[str, list[float]], gain: float, sizes: list[tuple[floa
     )
 
 
-GELFAND = "log-slope less log ρ(V), linear network with ρ(V) = 0.8, 0.95, 1.05, 1.2"
+GELFAND = "log-slope minus log ρ(V), linear network with ρ(V) = 0.8, 0.95, 1.05, 1.2"
 CLIPPED = "‖Δθ‖ / (η c) of a clipped step of SGD"
 STRETCHES = "largest singular value of V with ρ(V) = 0.95"
 BUT_SHRINKS = "log-slope of the linear network with this V"

@@ -223,7 +223,7 @@ def remarks(numbers: dict[str, list[float]], bias: float) -> tuple[str, ...]:
 
 
 UNROLLED = "largest relative difference of ∂h_i/∂w_j from V^(i−j) W"
-GEOMETRIC = "log-slope less log ρ(V), linear network with ρ(V) = 0.5, 0.8, 0.9, 0.95"
+GEOMETRIC = "log-slope minus log ρ(V), linear network with ρ(V) = 0.5, 0.8, 0.9, 0.95"
 STAYS = "log-slope of the linear network with ρ(V) = 1, 1.02"
 TANH = "the notes' 100 steps: steps until a hundredth is left, untrained tanh network"
 GATED = "the notes' 100 steps: steps until a hundredth is left, untrained LSTM with forget bias 1"

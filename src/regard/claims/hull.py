@@ -145,7 +145,7 @@ def worked() -> list[Worked]:
 
 
 INSIDE = "smallest coordinate of Σαv in its values, all eight scores"
-ON = "what the weights lack of lying on the simplex: |Σα − 1| and whatever is negative"
+ON = "distance of the weights from the simplex: |Σα − 1| and negative parts"
 CONE = "smallest coordinate of Σαv in the cone of its values, kernels before they are normalized"
 SIGNED = "smallest coordinate with signed weights that sum to 1"
 HEAD = "smallest coordinate of a head's output in the head's W_v x"
@@ -154,8 +154,8 @@ PROJECTED = "the same after W_o"
 RESIDUAL = "the same after W_o with the residual x added"
 LAYER = (HEAD, DROPPED, PROJECTED, RESIDUAL)
 AVERAGE = "largest distance of a weight from 1/m at β = 10⁻⁶"
-LOOK_UP = "what the largest weight lacks of 1 at β = 10⁶"
-NEVER = "what the largest weight lacks of 1 at β = 1"
+LOOK_UP = "1 minus the largest weight at β = 10⁶"
+NEVER = "1 minus the largest weight at β = 1"
 
 CLAIM = Claim(
     name="hull",

@@ -130,9 +130,9 @@ DEFINED = "queries that are undefined: gaussian"
 MEAN = "h → ∞: largest distance from the mean, all four kernels"
 NEAREST = "h → 0: largest distance from the nearest point's value, gaussian"
 VANISHED = "h → 0: share of queries that are undefined, boxcar, triangular, epanechnikov"
-TO_MEAN = "squared error of the worst kernel's local average, in parts of the mean's"
-TO_NEAREST = "squared error of the worst kernel's local average, in parts of the nearest point's"
-NO_CURVE = "squared error of the best kernel's local average, in parts of the mean's, values shuffled"
+TO_MEAN = "squared error of the worst kernel's local average, as a fraction of the mean's"
+TO_NEAREST = "squared error of the worst kernel's local average, as a fraction of the nearest point's"
+NO_CURVE = "squared error of the best kernel's local average, as a fraction of the mean's, values shuffled"
 
 CLAIM = Claim(
     name="kernels",

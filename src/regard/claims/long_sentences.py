@@ -110,11 +110,11 @@ def bleu_by_length(run: TranslationRun) -> list[float]:
     return [float(counts.score(counts.counts[chosen].sum(0))) for chosen in inside]
 
 
-ONE = "BLEU of the shortest sentences less that of the longest, one vector"
-ATTENTION = "BLEU of the shortest sentences less that of the longest, attention"
+ONE = "BLEU of the shortest sentences minus that of the longest, one vector"
+ATTENTION = "BLEU of the shortest sentences minus that of the longest, attention"
 UNKNOWN = "share of the target words of the test that are unknown"
 LEARNED = "BLEU of the shortest sentences, one vector"
-AHEAD = "BLEU of the longest sentences, attention less one vector"
+AHEAD = "BLEU of the longest sentences, attention minus one vector"
 
 CLAIM = Claim(
     name="long-sentences",

@@ -138,7 +138,7 @@ def remark(timed: dict[str, Times]) -> str:
     return f"One text of {longest} words, forward and backward: {said}."
 
 
-LEVELS = "operations that a doubling of the text adds to the longest chain, mingru, less what the first one added"
+LEVELS = "operations that a doubling of the text adds to the longest chain, mingru, minus what the first one added"
 FLAT = f"operations that each further word adds, mingru, from {COUNTED[-2]} to {COUNTED[-1]} words"
 WAITS = "operations that each further word adds to the longest chain, gru"
 WRITING = "operations that each further word adds to the longest chain, mingru word by word, as in generation"

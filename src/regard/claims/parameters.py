@@ -104,12 +104,12 @@ def text(length: int) -> Tensor:
 
 SAME = "weights at work that rnn, lstm and gru gain with the length of the text"
 SEEN = "smallest gradient that reaches the first word's vector from the end of the longest text"
-WINDOW = "weights at work that each further word costs, nnlm"
-TABLE = "weights at work that each further word costs, gpt with learned positions"
-ONE_HOT = "weights at work that each further word costs, self-attention with one-hot positions"
+WINDOW = "weights at work added by each further word, nnlm"
+TABLE = "weights at work added by each further word, gpt with learned positions"
+ONE_HOT = "weights at work added by each further word, self-attention with one-hot positions"
 UNSEEN = "gradient that reaches the first word's vector in an nnlm whose window is one word too short"
-DAN = "weights at work that each further word costs, dan"
-WAVES = "weights at work that each further word costs, gpt with sinusoids"
+DAN = "weights at work added by each further word, dan"
+WAVES = "weights at work added by each further word, gpt with sinusoids"
 ORDER = "change of a logit when the text is reversed, rnn"
 NO_ORDER = "change of a logit when the text is reversed, dan"
 

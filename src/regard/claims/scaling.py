@@ -111,8 +111,8 @@ def heads(model: Model, tokens: Tensor) -> list[dict[str, object]]:
 
 NAMES = {"scaled-dot": "scaled", "dot": "unscaled"}
 VARIANCE = "largest |Var(qᵀk) / d − 1| over the widths"
-LEVEL = "entropy at the largest width less that at d = 16, scores divided by √d"
-SATURATES = "entropy at the largest width less that at d = 16, scores not divided"
+LEVEL = "entropy at the largest width minus that at d = 16, scores divided by √d"
+SATURATES = "entropy at the largest width minus that at d = 16, scores not divided"
 SHIFTED = "Var(qᵀk) / d, components of mean 0.5, averaged over the widths"
 ITSELF = "entropy at the largest width, q = k, scores divided by √d"
 

@@ -60,7 +60,7 @@ def experiment(trial: Trial) -> Evidence:
         figures=(
             Intervals(
                 title="How far f(ΠX) is from Πf(X): mean, smallest and largest draw",
-                x="difference, in parts of the largest output (1e-17 stands for 0)",
+                x="difference, as a fraction of the largest output (1e-17 stands for 0)",
                 marks=[Mark(m.name, *(max(v, 1e-17) for v in (m.value, m.low, m.high))) for m in marks],
                 log_x=True,
             ),

@@ -126,7 +126,7 @@ def first_zero(dtype: torch.dtype, *, winner: bool = False) -> float:
 
 NEVER = "largest component of the gradient on the query by the equation, gaps from 0 to 600"
 WRITTEN = "relative difference of autograd's gradient from it, gaps up to 10"
-CLOSED = "two keys: |∂o/∂Δ| over e^−Δ / (1 + e^−Δ)², less 1"
+CLOSED = "two keys: |∂o/∂Δ| over e^−Δ / (1 + e^−Δ)², minus 1"
 SLOPE = "change of log |∂o/∂Δ| for each unit of the gap, gaps from 20 to 320"
 BOXCAR = "size of the gradient on query and keys, boxcar"
 VALUES = "size of the gradient on the values, boxcar"

@@ -138,10 +138,10 @@ def remarks(slopes: dict[str, list[float]], bias: float) -> tuple[str, ...]:
 
 
 TANH = "log-slope of a tanh network at default initialization"
-HALVES = f"its log-slope over distances {HALF} to {STEPS}, in parts of that over {FIRST} to {HALF}"
+HALVES = f"its log-slope over distances {HALF} to {STEPS}, as a fraction of that over {FIRST} to {HALF}"
 GATES = "largest relative difference of ∂c_T/∂c_s from Π f_t, along the cell"
 UNCUT = "the same where gradients also go through h"
-CLOSED = "log-slope of an LSTM with W_h = 0, less log σ(b), for b = 0, 1, 3, 5 and the knob's"
+CLOSED = "log-slope of an LSTM with W_h = 0, minus log σ(b), for b = 0, 1, 3, 5 and the knob's"
 OPEN = "log-slope of an LSTM with forget bias 5"
 AJAR = "log-slope of an LSTM with forget bias 0"
 GATED = "log-slope of an LSTM with forget bias b"

@@ -235,8 +235,8 @@ def remarks(timed: Times) -> tuple[str, ...]:
 
 WAITS = "operations that each further word adds to the longest chain, rnn, lstm and gru"
 AT_ONCE = "operations that each further word adds to the longest chain, self-attention and gpt reading"
-TREE = "operations that a doubling of the text adds to the longest chain, mingru, less what the first one added"
-PER_LAYER = "operations that a layer of gpt adds, less what the second one added"
+TREE = "operations that a doubling of the text adds to the longest chain, mingru, minus what the first one added"
+PER_LAYER = "operations that a layer of gpt adds, minus what the second one added"
 WRITING = "operations that each further word adds to the longest chain, gpt writing"
 QUANTITIES = {
     ("lstm", "train"): "exponent p of time ~ T^p, lstm training, a repetition each",
