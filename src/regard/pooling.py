@@ -268,7 +268,8 @@ def as_sequences(
     """Queries […, Tq, d], keys […, m, d], values […, m, e], and a function that restores the user's shapes."""
     if keys.dim() == 0 or values.dim() == 0 or not keys.numel():
         raise RegardError(
-            "Attention needs keys and values: give keys of shape [m, d] or [m] with m at least 1, and as many values."
+            "Attention needs keys and values: give keys of shape [m, d] or [m] with m at least 1, and equally "
+            "many values."
         )
     numbers, plain = keys.dim() == 1, values.dim() == 1
     if numbers:

@@ -108,7 +108,7 @@ class TextField(Field):
 
     @property
     def noun(self) -> str:
-        return self.expected or "a text"
+        return self.expected or "a string"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> str:
         if not isinstance(value, str) or len(value) < self.min_length:
@@ -222,7 +222,7 @@ class ScalarField(Field):
 
     max_length: int = 300
 
-    noun = "a text, a number, or true or false"
+    noun = "a string, a number, or true or false"
 
     def read(self, name: str, value: Any, *, texts: bool = False) -> str:
         if isinstance(value, bool):

@@ -117,7 +117,7 @@ def absent(contender: Contender, place: BenchPlace) -> str:
         if find_spec(package) is None:
             return f"The package {package} is not installed here: pip install {package}."
     if contender.needs_gpu and place.device.type != "cuda":
-        return "It needs an NVIDIA GPU, and this run is on a CPU."
+        return "It needs an NVIDIA GPU, but this run is on a CPU."
     return ""
 
 

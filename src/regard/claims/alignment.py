@@ -340,7 +340,7 @@ def worked() -> list[Worked]:
 
 
 OVER_DIAGONAL = "diagonal's alignment error minus attention's, reordered pairs"
-FOCUS = "share of attention's weight on the words that the predicted one comes from, reordered pairs"
+FOCUS = "share of attention's weight on the source of the predicted word, reordered pairs"
 RELEVANT = "loss without the most attended word minus loss without another, nats per word, reordered pairs"
 OVER_PLACE = "loss without the most attended word minus loss without the word at the same place, nats per word"
 CONTEXT = "share of correct links for words whose source word occurs twice, attention minus IBM model 1"
@@ -348,8 +348,8 @@ CONTEXT_OVER_DIAGONAL = "share of correct links for words whose source word occu
 SMILES = "share of correct words, word-by-word RNN, pairs that are word by word"
 FROWNS = "share of correct words, word-by-word RNN, pairs in the same order minus reordered pairs"
 SAME = "attention's alignment error, pairs that are word by word"
-UNTRAINED = "diagonal's alignment error minus that of attention before it is trained, reordered pairs"
-UNFOCUSED = "share of attention's weight on the words that the predicted one comes from, before it is trained"
+UNTRAINED = "diagonal's alignment error minus that of attention before training, reordered pairs"
+UNFOCUSED = "share of attention's weight on the source of the predicted word, before it is trained"
 NOT_NEEDED = "loss without the word most attended before training minus loss without another, nats per word"
 CONTEXT_AT_FIRST = "share of correct links for words that occur twice, attention before it is trained minus IBM model 1"
 WHOLE = "share of correct words, attention, pairs in the same order minus reordered pairs"

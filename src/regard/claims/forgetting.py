@@ -78,7 +78,7 @@ def experiment(trial: Trial) -> Evidence:
     for quantity, value in ((HUNDREDS, FOR_HUNDREDS), (THOUSANDS, FOR_THOUSANDS)):
         numbers[quantity] = [horizon_of(log_slope(gates_alone(value)))]
     near = Lines(
-        "What is left of a word in h", "distance i − j (steps)", "‖∂h_i/∂w_j‖, as a share of distance 0",
+        "Influence of a word that remains in h", "distance i − j (steps)", "‖∂h_i/∂w_j‖, as a share of distance 0",
         [mean_curve(name, sizes) for name, sizes in linear.items()], log_y=True,
     )  # fmt: skip
     return Evidence(numbers, (lasting, near, far, horizons()), remarks(numbers, bias))

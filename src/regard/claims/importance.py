@@ -124,7 +124,7 @@ CLAIM = Claim(
     ),
     conditions=f"gpt (two layers, four heads) and self-attention (one layer, one head), width {WIDTH}, {STEPS} steps "
     f"of Adam on the phrasebook's English; {TEXTS} held-out sentences of at least {LEAST} words, the prediction of the "
-    "last word; a removed word has the mean of the sentence's vectors.",
+    "last word; a removed word is replaced by the mean of the sentence's vectors.",
     control_words="The same weights in a random order have no correlation with the effect.",
     breaks="If a word's own vector and the feed-forward determine the prediction, its attention weight says little.",
     expected=tuple(

@@ -127,7 +127,7 @@ class Slurm:
             self.executor.update_parameters(timeout_min=MINUTES, name="regard")
             self.executor.update_parameters(**{f"slurm_{key}": value for key, value in options.items()})
         except (NameError, ValueError, TypeError, AssertionError) as error:
-            raise RegardError(f"Slurm does not know these options of --on: {' '.join(str(error).split())}") from None
+            raise RegardError(f"Slurm does not accept these --on options: {' '.join(str(error).split())}") from None
         self.jobs: list[Any] = []
         self.stopped = False
         self.submitting = threading.Lock()

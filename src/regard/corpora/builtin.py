@@ -55,7 +55,7 @@ def built_in(name: str) -> BuiltIn:
     if name == "phrasebook":
         return _phrasebook()
     lines = group_digits(TOY_LINES)
-    origin = f"{lines} lines made by seed 0, split by hash: identical lines share a split."
+    origin = f"{lines} lines generated with seed 0, split by hash: identical lines share a split."
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
 
@@ -70,7 +70,7 @@ def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
 def _phrasebook() -> BuiltIn:
     splits = {split: [pair.source for pair in pairs] for split, pairs in phrases(0, 0).items()}
     count = group_digits(sum(map(len, splits.values())))
-    origin = f"The English side of {count} pairs of the built-in phrasebook, made by seed 0."
+    origin = f"The English side of {count} pairs of the built-in phrasebook, generated with seed 0."
     return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)
 
 

@@ -170,7 +170,8 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
                 since, mark = now, done
     if total is not None and done < total:
         raise RegardError(
-            f"{url} was cut off after {group_digits(done)} of {group_digits(total)} bytes; run the command again."
+            f"The download of {url} stopped after {group_digits(done)} of {group_digits(total)} bytes; run the "
+            "command again."
         )
 
 

@@ -151,11 +151,11 @@ def _named_in(folder: Path) -> list[str]:
         raise RegardError(f"{folder} has no {WEIGHTS}: it contains no weights that Regard can read.")
     places = read_json(folder / INDEX).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise RegardError(f"{folder / INDEX} names no files: it is damaged; copy the folder again.")
+        raise RegardError(f"{folder / INDEX} lists no files: it is damaged; copy the folder again.")
     names = sorted({str(name) for name in places.values()})
     for name in names:
         if not re.fullmatch(r"[\w][\w.-]{0,200}\.safetensors", name):
-            raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is not a safetensors file of this folder.")
+            raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is not a safetensors file in this folder.")
     return names
 
 

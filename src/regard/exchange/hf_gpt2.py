@@ -122,7 +122,7 @@ def settings_in(config: Config) -> dict[str, Any]:
     )
     width, layers = config.number("n_embd"), config.number("n_layer")
     if not 1 <= layers <= MAX_LAYERS:
-        config.wrong(f"n_layer is {layers}, but Regard builds 1 to {MAX_LAYERS}")
+        config.wrong(f"n_layer is {layers}, but Regard supports 1 to {MAX_LAYERS}")
     inner = config.number("n_inner", 4 * width)
     return {
         "layers": layers,

@@ -107,7 +107,7 @@ def settings_in(config: Config) -> dict[str, Any]:
         config.wrong("its attention uses a sliding window, but Regard's covers the whole text")
     width, layers, heads = (config.count(name) for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
     if layers > MAX_LAYERS:
-        config.wrong(f"num_hidden_layers is {layers}, but Regard builds at most {MAX_LAYERS}")
+        config.wrong(f"num_hidden_layers is {layers}, but Regard supports at most {MAX_LAYERS}")
     head = config.count("head_dim", width // heads)
     return {
         "layers": layers,

@@ -56,7 +56,7 @@ def _ids(path: Path, vocabulary: int) -> dict[str, int]:
     if not all(type(number) is int for number in ids.values()) or sorted(ids.values()) != list(range(vocabulary)):
         raise RegardError(f"{path} does not have exactly one token for each of the model's {vocabulary} rows.")
     if not {EOS, UNK} <= ids.keys():
-        raise RegardError(f"{path} has no {EOS} or no {UNK}.")
+        raise RegardError(f"{path} lacks {EOS} or {UNK}.")
     return ids
 
 

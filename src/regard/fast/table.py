@@ -220,7 +220,7 @@ def needs_hopper(device: torch.device) -> Why:
 
 
 def needs_cpu(device: torch.device) -> Why:
-    return None if device.type == "cpu" else "it is for the CPU"
+    return None if device.type == "cpu" else "it runs only on a CPU"
 
 
 def on_this_machine(device: torch.device) -> Iterator[tuple[Row, Why]]:

@@ -178,7 +178,7 @@ def trace_classification(
     system = system_name(model, system)
     read = [*source_tokenizer.encode(text), source_tokenizer.eos]
     if len(read) == 1:
-        raise RegardError("There is nothing to label: give a text.")
+        raise RegardError("There is nothing to label: give some text.")
     truth = None if label is None else label_number(label, labels)
     sources = torch.tensor([read], device=model.device)
     tokens = torch.tensor([[labels.eos]], device=model.device)

@@ -93,6 +93,6 @@ def untrained_it_knows_nothing(model: Model, draw: RandomCase) -> None:
         surprise = float(model.loss(tokens, targets, draw.start(model))[0].mean())
     hold(
         abs(surprise - log(model.vocabulary)) < 0.05,
-        f"untrained, its loss is {surprise:.3g} and not log {model.vocabulary} = {log(model.vocabulary):.3g}: "
+        f"untrained, its loss is {surprise:.3g}, not log {model.vocabulary} = {log(model.vocabulary):.3g}: "
         "its initial outputs are too large, so it prefers some words before training",
     )

@@ -51,6 +51,6 @@ def _most_probable(model: Translator, source: list[int], most: int) -> list[int]
 def _same(found: list[int], line: list[int]) -> None:
     hold(
         found == line,
-        f"a beam of 1 writes {found} and greedy {line}: a row must not depend on the other rows, on "
+        f"a beam of 1 writes {found} but greedy decoding writes {line}: a row must not depend on the other rows, on "
         "padding or on the kind of state",
     )

@@ -128,7 +128,7 @@ def _same_weights(start: Start, found: str) -> Start:
     if start.weights in ("", found):
         return replace(start, weights=found)
     raise RegardError(
-        f"{start.run} is not the run that this recipe starts from: its weights have the digest {found}, and the recipe "
+        f"{start.run} is not the run that this recipe starts from: its weights have the digest {found}, but the recipe "
         f"names {start.weights}. Restore that run or give its new path with --from; to start from another one, "
         "remove [from] from a copy of the recipe."
     )

@@ -55,7 +55,7 @@ class Start:
         known = isinstance(said, Mapping) and said.keys() <= {"run", "weights"} and said.get("run")
         if not known or not all(isinstance(value, str) and "\0" not in value for value in said.values()):
             raise RegardError(
-                '[from] must have two settings: run = "runs/parent" and weights = "the digest of its " "weights".'
+                '[from] must have two settings: run = "runs/parent" and weights = "the digest of its weights".'
             )
         return cls(**said)
 

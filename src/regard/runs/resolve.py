@@ -62,7 +62,7 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
         tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
-        notes.append(f"Training: steps of {tokens} tokens, which fill this GPU, with a learning rate of {rate:g}.")
+        notes.append(f"Training: steps of {tokens} tokens, to fill this GPU, and a learning rate of {rate:g}.")
     if changes := validation_schedule(recipe.training, recipe.given):
         recipe = recipe.replace(training=changes)
         count = pluralize(recipe.training.validations, "validation")

@@ -62,7 +62,7 @@ def _read_message(message: Any, where: str, field: str) -> dict[str, str]:
     if isinstance(content, list):
         content = "".join(_part(part, where, field) for part in content)
     if not isinstance(content, str):
-        raise FieldError(f"{where}.content must be a text, not {shown(content)}.", field)
+        raise FieldError(f"{where}.content must be a string, not {shown(content)}.", field)
     return {"role": ROLES[role], "content": content}
 
 

@@ -138,7 +138,7 @@ def open_corpus(
     if split not in ("auto", "lines", "tail"):
         raise RegardError(f"A text cannot be split by {split!r}; choose lines or tail.")
     if split != "auto" and (is_named(name) or is_folder):
-        raise RegardError(f"{name!r} has its own splits; leave the split out, or give a single file.")
+        raise RegardError(f"{name!r} has its own splits; leave out data.split, or give a single file.")
     if columns and is_named(name):
         raise RegardError(f"{name!r} has no columns; leave --data.columns out.")
     if name in BUILTIN:
@@ -347,7 +347,9 @@ def entries(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise RegardError(f"The folder {str(folder)!r} cannot be read ({error.strerror}); check it.") from None
+        raise RegardError(
+            f"The folder {str(folder)!r} cannot be read ({error.strerror}); check its permissions."
+        ) from None
 
 
 def _require_distinct(text: Source, enough: int) -> None:
@@ -405,7 +407,7 @@ def _tail_splits(text: FileLines, cuts: Sequence[float]) -> tuple[dict[str, Text
     stretches = dict(zip(names, pairwise([0, *starts, size])))
     shares = ", ".join(f"{100 * (stop - start) / size:.0f} % {name}" for name, (start, stop) in stretches.items())
     splits = {name: FileLines(text.path, *stretch, text.encoding) for name, stretch in stretches.items()}
-    return dict(splits), f"Cut in file order: {shares}."
+    return dict(splits), f"Split in file order: {shares}."
 
 
 def _next_line(path: Path, offset: int) -> int:

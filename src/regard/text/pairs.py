@@ -175,7 +175,7 @@ def open_pairs(
     if split not in ("auto", "lines", "tail"):
         raise RegardError(f"Pairs cannot be split by {split!r}; choose lines or tail.")
     if split != "auto" and (is_named(name) or os.path.isdir(name)):
-        raise RegardError(f"{name!r} has its own splits; leave the split out, or give a single file.")
+        raise RegardError(f"{name!r} has its own splits; leave out data.split, or give a single file.")
     if longest and name != "phrasebook":
         raise RegardError(f"Only the phrasebook has sentences of a chosen length, not {name!r}: leave out data.words.")
     if columns and is_named(name):
@@ -282,7 +282,8 @@ def _split(
             raise _too_few(name, len(pairs))
         splits = {split: pairs.take(range(a, b)) for split, a, b in zip(SPLITS, cuts, cuts[1:])}
         origin = (
-            f"Cut in file order: the last {group_digits(2 * held)} pairs are valid and test, {group_digits(held)} each."
+            f"Split in file order: the last {group_digits(2 * held)} pairs are valid and test, "
+            f"{group_digits(held)} each."
         )
         return PairCorpus(name, splits, origin=(origin, *about))
     drawn = cached_for_text(
@@ -320,7 +321,7 @@ def _open_built_in(name: str, pairs: int, longest: int) -> PairCorpus:
         }
         count = sum(map(len, splits.values()))
         origin = (
-            f"{group_digits(count)} pairs of the built-in English–French grammar, made by seed 0, with "
+            f"{group_digits(count)} pairs of the built-in English–French grammar, generated with seed 0, with "
             "their word alignment."
         )
         return PairCorpus(name, splits, "en", "fr", origin=(origin,))
@@ -328,7 +329,8 @@ def _open_built_in(name: str, pairs: int, longest: int) -> PairCorpus:
         raise RegardError(f"{name!r} is a text without translations; give pairs, for example the built-in phrasebook.")
     splits = {split: toy_pairs(name, lines) for split, lines in toy_task(name).items()}
     origin = (
-        "Made by seed 0: the target is the language model's answer at the end of the line; no two splits share a pair."
+        "Generated with seed 0: the target is the language model's answer at the end of the line; no two "
+        "splits share a pair."
     )
     return PairCorpus(name, splits, suggested_tokenizer="word", pretokenised=True, origin=(origin,), disjoint=True)
 
@@ -374,7 +376,7 @@ def _fewer(corpus: PairCorpus, count: int) -> PairCorpus:
     if count >= len(train):
         return corpus
     ranked = sorted(range(len(train)), key=lambda index: _pair_hash(train, index))
-    note = f"{group_digits(count)} of the {group_digits(len(train))} training pairs are used, drawn by their hash."
+    note = f"{group_digits(count)} of the {group_digits(len(train))} training pairs are used, drawn by hash."
     splits = {**corpus.splits, "train": train.take(sorted(ranked[:count]))}
     return replace(corpus, splits=splits, origin=(*corpus.origin, note))
 
@@ -395,7 +397,7 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str, encoding
         added = more.take(chosen)
         train = Pairs([*train.sources, *added.sources], [*train.targets, *added.targets])
         leaks = len(more) - len(clean)
-        left_out = f"; {group_digits(leaks)} of which a side is held out were left out" if leaks else ""
+        left_out = f"; {group_digits(leaks)} with a held-out side were left out" if leaks else ""
         notes += [
             f"{pluralize(len(clean), 'more training pair')} from {path}, {weight:g} times per epoch{left_out}.",
             *about,

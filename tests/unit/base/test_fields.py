@@ -147,7 +147,7 @@ def test_a_whole_number_is_ascii_digits_that_fit_into_64_bits(word):
 
 def test_each_sentence_names_the_field():
     for body, sentence in [
-        ({"word": 3}, "word must be a text, not 3."),
+        ({"word": 3}, "word must be a string, not 3."),
         ({"word": "x" * 21}, "word must have at most 20 characters, not 21."),
         ({"word": "a\0"}, "word contains a NUL character: remove it."),
         ({"word": "\ud800"}, "word is not valid Unicode: it contains an unpaired surrogate."),
@@ -159,7 +159,7 @@ def test_each_sentence_names_the_field():
         ({"kind": "word"}, 'kind must be one of bpe, char, not "word".'),
         ({"on": 1}, "on must be true or false, not 1."),
         ({"some": ["a"] * 4}, "some must be a list of at most 3 entries, not list."),
-        ({"some": ["a", 3]}, "some[1] must be a text, not 3."),
+        ({"some": ["a", 3]}, "some[1] must be a string, not 3."),
         ({"more": ["a", ""]}, "more must be 1 to 3 words."),
         ({"more": ["a"] * 4}, "more has 4 texts; at most 3 are accepted at once."),
         ({"inner": [{}]}, "a must be a whole number, but is missing."),

@@ -170,7 +170,7 @@ def test_of_a_query_the_last_value_counts_and_a_list_has_all():
         assert Asked.read({"word": "ab", "on": said}, texts=True).on is wanted
     with pytest.raises(FieldError, match="on must be true or false"):
         Asked.read({"word": "ab", "on": "no"}, texts=True)
-    with pytest.raises(FieldError, match="word must be a text, but is missing"):
+    with pytest.raises(FieldError, match="word must be a string, but is missing"):
         Asked.read({"word": None})
     with pytest.raises(FieldError) as error:
         Asked.read({"k" * 150: 1})

@@ -194,7 +194,7 @@ def test_a_job_without_a_result_is_named(monkeypatch, error):
 @pytest.mark.usefixtures("submitit")
 def test_options_that_slurm_does_not_know_are_refused(monkeypatch):
     monkeypatch.setattr(Executor, "refused", NameError("no\nsuch option"))
-    with pytest.raises(RegardError, match="Slurm does not know these options of --on: no such option"):
+    with pytest.raises(RegardError, match="Slurm does not accept these --on options: no such option"):
         Slurm(Path("c"), {"colour": "red"})
 
 

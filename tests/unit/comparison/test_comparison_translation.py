@@ -122,7 +122,7 @@ def compared(tmp_path):
                 ]
                 (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         facts = {
-            "corpus": {"name": "phrasebook", "checksum": "c0ffee", "notes": ["Made by seed 0."]},
+            "corpus": {"name": "phrasebook", "checksum": "c0ffee", "notes": ["Generated with seed 0."]},
             "direction": "en → fr", "pairs": {"train": 500, "test": 60},
             "training_pairs": 500, "training_tokens": 4000, "split": "test",
             "tokenizer": {"kind": "bpe", "vocabulary": 300, "source_vocabulary": 300, "joint": True},
@@ -411,7 +411,7 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
     words = TRANSLATION.report.methods(uneven)
     assert words[:2] == [
         "Data: phrasebook (checksum c0ffee), en → fr: 500 train, 60 test pairs, of which 500 with 4000 target tokens "
-        "were trained on. Made by seed 0.",
+        "were trained on. Generated with seed 0.",
         "One bpe tokenizer of 300 symbols, built from both sides of the training split, was used for both sides "
         "of all systems.",
     ]

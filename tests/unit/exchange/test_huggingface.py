@@ -362,7 +362,7 @@ def test_shards_are_read_and_an_index_cannot_reach_outside(copy):
     assert regard.load(import_file(copy, copy.parent / "sharded")).generate("The", max_tokens=2)
     for name in ("../outside.safetensors", "/etc/passwd", "a/b.safetensors", "model.bin", ".safetensors", ""):
         (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {names[0]: name}}))
-        assert "not a safetensors file of this folder" in refused(copy)
+        assert "not a safetensors file in this folder" in refused(copy)
     (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "missing.safetensors"}}))
     assert "is missing" in refused(copy)
 

@@ -70,7 +70,7 @@ def test_a_width_that_the_kernel_cannot_read_stays_in_fp32():
 
 
 def test_another_system_and_another_precision_are_refused():
-    with pytest.raises(RegardError, match="for gpt and llama"):
+    with pytest.raises(RegardError, match="only gpt and llama"):
         use_eight_bits(made("lstm"))
     with pytest.raises(RegardError, match="precision must be one of"):
         set_precision(made("gpt"), "int4")

@@ -108,7 +108,7 @@ def test_the_template_is_kept_used_exported_and_inherited(run, tmp_path):
     ("line", "sentence"),
     [
         ('{"messages": []}', "a list of 1 to"), ('{"messages": [{"role": "king", "content": "x"}]}', "role must be"),
-        ('{"messages": [{"role": "user", "content": 3}]}', "must be a text"), ("[1, 2]", "a list of 1 to"),
+        ('{"messages": [{"role": "user", "content": 3}]}', "must be a string"), ("[1, 2]", "a list of 1 to"),
         ('{"text": "x"}', "a list of 1 to"), ("{", "a list of 1 to"), ('{"messages": ' + "[" * 5000, "a list of 1 to"),
     ],
 )  # fmt: skip

@@ -124,7 +124,7 @@ def test_weights_of_a_step_are_those_of_that_step(translator):
         assert int(path.stem) == step
         for name, weight in read_weights(translator.folder, str(step)).items():
             assert torch.equal(weight, load_tensors(path)[0][name])
-    with pytest.raises(RegardError, match="no weights of step 5: choose one of the steps"):
+    with pytest.raises(RegardError, match="no weights for step 5: choose one of the steps"):
         read_weights(translator.folder, "5")
     with pytest.raises(RegardError, match="must be best, last, or a step"):
         read_weights(translator.folder, "newest")

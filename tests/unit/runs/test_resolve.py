@@ -141,7 +141,7 @@ def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
     monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
     after, notes = resolve.resolve(there.recipe, facts)
     assert before.training.batch_tokens < after.training.batch_tokens <= FULL_STEP
-    assert f"steps of {group_digits(after.training.batch_tokens)} tokens, which fill this GPU" in "".join(notes)
+    assert f"steps of {group_digits(after.training.batch_tokens)} tokens, to fill this GPU" in "".join(notes)
 
 
 def test_labels_have_no_filled_steps(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_the_tail_split_holds_out_a_tenth_and_counts_the_overlap(tmp_path):
     corpus = open_corpus(write(tmp_path / "text.txt", [*ENOUGH, ENOUGH[0]]), split="tail")
     assert {split: len(lines) for split, lines in read(corpus).items()} == {"train": 361, "valid": 20, "test": 20}
     assert corpus.notes == (
-        "Cut in file order: 90 % train, 5 % valid, 5 % test.",
+        "Split in file order: 90 % train, 5 % valid, 5 % test.",
         "No line of valid also occurs in train.",
         "1 of 20 lines of test (5.0 %) also occurs in train.",
     )

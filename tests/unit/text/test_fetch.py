@@ -175,7 +175,7 @@ def test_what_is_not_genuine_is_not_kept(known):
 
 def test_a_broken_connection_is_said_in_one_sentence(known, monkeypatch):
     known.break_off = True
-    assert "was cut off after" in failure("plain")
+    assert "stopped after" in failure("plain")
     known.files.clear()
     assert "404" in failure("plain")
     monkeypatch.setenv("REGARD_MIRROR", "http://127.0.0.1:9")

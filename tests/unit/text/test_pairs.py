@@ -226,7 +226,7 @@ def test_further_pairs_of_which_a_side_is_held_out_are_left_out_and_counted(tmp_
     extra = table(tmp_path / "more.tsv", [(source.upper(), "x"), ("y", target + "!"), ("fine", "bien")])
     corpus = open_pairs(path, also=str(extra))
     assert read(corpus)["train"][-1] == ("fine", "bien")
-    assert "2 of which a side is held out were left out" in corpus.notes[-1]
+    assert "2 with a held-out side were left out" in corpus.notes[-1]
     assert not any(overlap.sources or overlap.targets for overlap in overlaps(corpus))
 
 

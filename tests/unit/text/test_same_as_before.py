@@ -173,7 +173,7 @@ def test_pairs_that_are_drawn_or_added(tmp_path, monkeypatch):
     assert corpus.origin[1:] == (
         "Drawn by hash: 4 pairs for valid and 4 pairs for test (5 % each, at most 2000); pairs that share a source or "
         "a target, ignoring case and punctuation, share a split.",
-        "9 of the 72 training pairs are used, drawn by their hash.",
+        "9 of the 72 training pairs are used, drawn by hash.",
         "40 more training pairs from more.tsv, 0.25 times per epoch.",
     )
 

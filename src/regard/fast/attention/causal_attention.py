@@ -54,7 +54,7 @@ def precision(x: Tensor) -> torch.dtype:
 
 
 def _unbiased(attention: CausalSelfAttention, use: Use) -> Why:
-    return None if type(attention.position) in (Position, Rotary) else "this position biases scores"
+    return None if type(attention.position) in (Position, Rotary) else "its positions add a bias to the scores"
 
 
 def _read(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:

@@ -165,11 +165,11 @@ def block_by_hand(block: PreNormBlock, x: Tensor) -> Tensor:
 
 def _trains_by_hand(model: GPT, use: Use) -> Why:
     if not (use.training and use.bf16 and use.compile == "auto"):
-        return "it is for training in bf16, with training.compile at auto"
+        return "it supports only training in bf16 with training.compile auto"
     if not all(is_gpt2s(block) for block in model.layers) or type(model.finish) is not nn.LayerNorm:
         return "its blocks are not GPT-2's without dropout"
     if model.settings.width < LEAST_WIDTH:
-        return "its blocks are narrow"
+        return "its blocks are too narrow"
     return None
 
 

@@ -235,18 +235,18 @@ def looks_by_kernels(look: Any) -> bool:
 
 def knows(model: Stack, use: Use) -> Why:
     if not (use.training and use.bf16 and use.compile == "auto"):
-        return "it is for training in bf16, with training.compile at auto"
+        return "it supports only training in bf16 with training.compile auto"
     if not len(model.layers) or any(type(block) not in BLOCKS for block in model.layers):
-        return "it has blocks of another kind"
+        return "its blocks are of a different kind"
     parts = [part.does for block in model.layers for part in parts_of(block)]
     if any(isinstance(does, FeedForward) and type(does) not in (FeedForward, GatedFeedForward) for does in parts):
-        return "its feed-forward is of another kind"
+        return "its feed-forward is of a different kind"
     if any(looks_by_kernels(does) and type(does.position) not in (Position, Rotary) for does in parts):
-        return "this position biases scores"
+        return "its positions add a bias to the scores"
     if any(isinstance(does, CausalSelfAttention) and does.caches and not looks_by_kernels(does) for does in parts):
-        return "its attention is of another kind"
+        return "its attention is of a different kind"
     if any(type(norm) is nn.LayerNorm and norm.bias is None for norm in model.modules()):
-        return "its norms have no shift"
+        return "its norms have no bias"
     if any(type(does) is GatedFeedForward and does.expand.bias is not None for does in parts):
         return "its gated feed-forward has biases"
     if any(hasattr(weight, "full_tensor") for weight in model.parameters()):

@@ -202,7 +202,7 @@ def _words_of(asked: Tensor, own: CausalSelfAttention) -> State:
 
 
 def _knows_encoder(encoder: TransformerEncoder, use: Use) -> Why:
-    return None if are_known(list(encoder.blocks)) else "it has blocks or positions of another kind"
+    return None if are_known(list(encoder.blocks)) else "its blocks or positions are of a different kind"
 
 
 def _fits_encoder(encoder: TransformerEncoder, x: Tensor, lengths: Tensor | None = None) -> bool:
@@ -214,7 +214,7 @@ def _encode(encoder: TransformerEncoder, x: Tensor, lengths: Tensor | None = Non
 
 
 def _knows_decoder(model: Transformer, use: Use) -> Why:
-    return None if are_known(list(model.layers)) else "it has blocks or positions of another kind"
+    return None if are_known(list(model.layers)) else "its blocks or positions are of a different kind"
 
 
 def _fits_memory(model: Transformer, encoded: State) -> bool:

@@ -197,7 +197,7 @@ def transformer_reader(engine: BeamEngine, terms: BeamConfig, places: int, longe
 
 
 def allows_transformer(engine: BeamEngine, use: Use) -> Why:
-    return None if type(engine.model) is Transformer else "it is for the Transformer"
+    return None if type(engine.model) is Transformer else "it supports only the Transformer"
 
 
 def allows_recording(batch: BeamBatch, use: Use) -> Why:
@@ -205,7 +205,7 @@ def allows_recording(batch: BeamBatch, use: Use) -> Why:
     if isinstance(reader, TransformerRows):  # all that its step changes, it changes by kernels, which are not launched
         sizes = [size_class(number) for number in (*slots.words.shape, *reader.memory[0].shape)]
         compile_ahead(batch.step, batch.device, "beam", describe(reader.model), slots.terms, sizes)
-    return "a step of this model makes the host wait for the device" if synchronizes(batch.step) else None
+    return "a step of this model makes the host wait for the GPU" if synchronizes(batch.step) else None
 
 
 ROWS = (

@@ -37,7 +37,7 @@ def allows(step: DecodingStep, use: Use) -> Why:
     """The kernel computes in fp64 from logits of at most 32 bits."""
     weight = next(step.model.parameters(), None)
     if weight is None or weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        return "it is for logits of at most 32 bits"
+        return "it supports only logits of at most 32 bits"
     return "it does not support min_p" if step.sampling.min_p else None
 
 

@@ -341,7 +341,7 @@ def _name(feedforward: Any) -> str:
 def allows(step: DecodingStep, use: Use) -> Why:
     """Only for decoding, where the state has a fixed capacity."""
     known = is_usual(step.model) and is_known(step.model)
-    return None if known else "it is for unmodified pre-norm blocks with learned or rotary positions, in one precision"
+    return None if known else "it needs unmodified pre-norm blocks with learned or rotary positions, in one precision"
 
 
 ROWS = (

@@ -90,7 +90,8 @@ def use_eight_bits(model: Model) -> None:
     blocks = isinstance(model, Stack) and all(type(layer) in (PreNormBlock, RMSNormBlock) for layer in model.layers)
     if not blocks:
         raise RegardError(
-            f"--precision int8 is for gpt and llama, and this is {with_article(type(model).__name__)}: leave it out."
+            f"--precision int8 supports only gpt and llama, but this is {with_article(type(model).__name__)}: "
+            "leave it out."
         )
     if any(weight.device.type != "cpu" for weight in model.parameters()):
         raise RegardError("--precision int8 runs on a CPU: add --device cpu, or use --precision bf16.")

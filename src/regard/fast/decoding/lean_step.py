@@ -124,7 +124,7 @@ def norm(x: Tensor, layer: Any) -> Tensor:
 
 
 def allows(step: DecodingStep, use: Use) -> Why:
-    return None if is_known(step.model) else "it is for unmodified pre-norm blocks with learned positions"
+    return None if is_known(step.model) else "it needs unmodified pre-norm blocks with learned positions"
 
 
 ROWS = (

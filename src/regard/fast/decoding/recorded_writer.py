@@ -70,7 +70,7 @@ class RecordedSteps:
 def allows_steps(writer: Writer, use: Use) -> Why:
     if writer.one_step.adjust is not None:
         return "its logits depend on the last token, which the host knows"
-    return None if recording_of(writer).steps else "a step of this model makes the host wait for the device"
+    return None if recording_of(writer).steps else "a step of this model makes the host wait for the GPU"
 
 
 ROWS = (

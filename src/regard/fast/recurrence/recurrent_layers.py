@@ -241,8 +241,8 @@ def known(layer: Recurrent, use: Use) -> Why:
 
 def _known_in_bf16(layer: Recurrent, use: Use) -> Why:
     if use.pairs:
-        return "it is compiled for each number of rows, and pairs come in many"
-    return known(layer, use) or (None if use.training and use.bf16 else "it is for training in bf16")
+        return "it is compiled for each number of rows, and batches of pairs have many"
+    return known(layer, use) or (None if use.training and use.bf16 else "it supports only training in bf16")
 
 
 def _replayed(layer: Recurrent, use: Use) -> Why:

@@ -66,11 +66,11 @@ def allows(embedding: Embedding, use: Use) -> Why:
     position = embedding.position
     known = position is None or (type(position) is Learned and position.width == embedding.width)
     if not known or embedding.concatenate or embedding.scale != 1.0 or embedding.word_dropout.rate:
-        return "it looks up words and learned positions, and nothing else"
+        return "it supports only words and learned positions"
     if hasattr(embedding.table.weight, "full_tensor"):
         return "its table is sharded"
     if use.pairs or not (use.training and use.bf16 and use.captured):
-        return "it is for a captured training on text, in bf16"
+        return "it supports only captured training on text in bf16"
     return None
 
 

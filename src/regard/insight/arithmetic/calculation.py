@@ -252,7 +252,7 @@ def calculate_classification(
     system = system_name(model, system)
     read = [*source_tokenizer.encode(text), source_tokenizer.eos]
     if len(read) == 1:
-        raise RegardError("There is nothing to label: give a text.")
+        raise RegardError("There is nothing to label: give some text.")
     sources = torch.tensor([read], device=model.device)
     encoded, parts = model.explain_encode(sources, None)
     logits, _, _ = model.explain(

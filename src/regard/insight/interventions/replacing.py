@@ -25,7 +25,7 @@ def replacements(wanted: Sequence[str], reading: Reading, other: Reading | None 
         check_choice("a change", way, WAYS)
         place = Place.parse(name)
         if way != "zero" and name.startswith("order/"):
-            raise RegardError("An order of an n-gram can only be removed.")
+            raise RegardError("An n-gram order can only be removed, not changed.")
         if way == "zero":
             found[name] = 0.0
             continue

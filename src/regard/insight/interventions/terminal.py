@@ -29,7 +29,10 @@ def show_lens(lens: Lens) -> str:
             truth = "" if rank is None else f" #{rank}"
             cells.append(f"{isolated(best)} {p:.2f}{truth} ({layer.divergence[step]:.2f})")
         rows.append([isolated(word), *cells])
-    said = "Each layer's best word and its probability, the rank of the word that followed (#), and KL in nats."
+    said = (
+        "Each layer's best word and its probability, the rank of the actual next word (#), and the KL divergence "
+        "in nats."
+    )
     return "\n".join([*_table(rows), "", *lens.notes, said])
 
 

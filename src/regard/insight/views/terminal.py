@@ -117,7 +117,7 @@ def _left_out(trace: Trace, attention: str | None) -> str:
     others = [name for name in trace.attention if name not in shown]
     said = f"Not shown here: the attention of {', '.join(others)} (--layer shows one of them)." if others else ""
     if trace.state_gradients:
-        said += f" The gradients of {', '.join(trace.state_gradients)} are in --json and --html."
+        said += f" The gradients of {', '.join(trace.state_gradients)} are shown only with --json and --html."
     return said.strip()
 
 

@@ -107,7 +107,7 @@ class OwnModel:
             values = given.get(size, {})
             if unknown := [key for key in values if "." not in key and key not in names]:
                 raise RegardError(
-                    f"SIZES of {code.file.name} sets {unknown[0]} for {size}, which Settings does not have."
+                    f"SIZES of {code.file.name} sets {unknown[0]} for {size}, but Settings has no such field."
                 )
             for key, value in values.items():
                 section, _, name = key.rpartition(".")

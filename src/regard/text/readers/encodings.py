@@ -46,8 +46,8 @@ def check_encoding(name: str) -> str:
         codec = None
     if codec is None or not codec._is_text_encoding or codec.name.replace("-", "_") in NOT_OF_FILES:
         raise RegardError(
-            f"There is no text encoding {name!r}; data.encoding is utf-8, or for example cp1252 (Excel on Windows), "
-            "cp1251, shift_jis, gb18030 or utf-16-le."
+            f"There is no text encoding {name!r}; set data.encoding to utf-8, or for example to cp1252 (Excel on "
+            "Windows), cp1251, shift_jis, gb18030 or utf-16-le."
         )
     return name
 

@@ -177,7 +177,7 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
         raise RegardError(f"splits text by a regular expression of more than {MAX_PATTERN} characters")
     size = engine.get_vocab_size()
     if not size <= vocabulary <= size + MAX_UNNAMED:
-        raise RegardError(f"has {size} tokens, but the model {vocabulary!s:.20}: they do not belong together")
+        raise RegardError(f"has {size} tokens, but the model has {vocabulary!s:.20}: they do not belong together")
     if not (0 <= begin < size and 0 <= eos < size):
         raise RegardError(f"has {size} tokens, but the boundaries {begin!s:.20} and {eos!s:.20} are not among them")
     names = engine.get_vocab()
