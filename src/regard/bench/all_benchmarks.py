@@ -30,7 +30,7 @@ class Bench:
 
 SERVE = Bench(  # it has no rows: server_load.measure takes its turns
     "serve",
-    "`regard serve` answers 1, 16, 64 (on a GPU also 256) clients at once",
+    "`regard serve` serves 1, 16 or 64 clients at once (on a GPU also 256)",
     "one client alone; transformers' generate behind the same kind of server",
     "",
     only_named=True,
@@ -56,7 +56,7 @@ BENCHES = (
         "sizes:rows",
         only_named=True,
     ),
-    Bench("gpt-generate", "a GPT-2 writes, greedily", "transformers' generate", "gpt2:generation_rows"),
+    Bench("gpt-generate", "a GPT-2 generates greedily", "transformers' generate", "gpt2:generation_rows"),
     Bench(
         "translate-train",
         "an encoder-decoder Transformer's whole training step",
@@ -98,7 +98,7 @@ BENCHES = (
     Bench(
         "mingru-train",
         "a minimal GRU's whole training step",
-        "the same net step by step; torch.nn.GRU in its place",
+        "the same network step by step; torch.nn.GRU in its place",
         "after_gpt:mingru_rows",
     ),
     SERVE,
@@ -117,7 +117,7 @@ BENCHES = (
     ),
     Bench(
         "fast-rows",
-        "the gain from each row of the table of fast code, in real work",
+        "the speedup from each row of the table of fast code, in real work",
         "the same work without this row",
         "fast_rows:fast_rows",
         only_named=True,

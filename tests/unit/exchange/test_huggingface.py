@@ -146,7 +146,7 @@ def test_the_card_states_data_licence_scores_and_recipe(runs, tmp_path):
         "harbour",
         "[model]",
         "regard train recipe.toml",
-        "Not measured",
+        "was not evaluated",
     ):
         assert said in card
 

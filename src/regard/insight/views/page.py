@@ -112,8 +112,8 @@ def _lead(trace: Trace) -> str:
 def _columns(trace: Trace) -> dict[str, str]:
     counted = {"order": "order used", "backoff": "back-off weight"} if trace.order is not None else {}
     return {
-        "step": "step", "read": "read", "came": "then came", "probability": "probability", "rank": "rank",
-        "entropy": "entropy (nats)", **counted, "expected": "it expected",
+        "step": "step", "read": "read", "came": "next word", "probability": "probability", "rank": "rank",
+        "entropy": "entropy (nats)", **counted, "expected": "top predictions",
     }  # fmt: skip
 
 

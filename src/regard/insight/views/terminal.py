@@ -64,7 +64,7 @@ def _summary(trace: Trace) -> str:
 
 def _steps(trace: Trace, width: int) -> Iterable[str]:
     """A table whose last column, the predictions, takes the remaining width."""
-    rows = [["read", "then came", "prob.", "rank", "entropy", "it expected"]]
+    rows = [["read", "next word", "prob.", "rank", "entropy", "predictions"]]
     if trace.order is not None:
         rows[0][4:4] = ["order", "back-off"]
     for step in steps_of(trace):

@@ -166,7 +166,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
                 if kept
                 else "set training.snapshots to save some"
             )
-            raise RegardError(f"{folder} has no weights for step {step}:  {known}.")
+            raise RegardError(f"{folder} has no weights for step {step}: {known}.")
         return load_tensors(kept[step])[0]
     if weights not in ("best", "last"):
         raise RegardError(f"--weights must be best, last, or a step whose weights were saved, not {shown(weights)}.")
