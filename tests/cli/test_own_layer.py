@@ -464,7 +464,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
         (
             "class Mine(Cell):\n  def step(self, x, state): return {'hidden': state['cell']}",
             "./own.py:Mine",
-            'step asks for \'cell\', which the cell does not carry: write memory = ("hidden", "cell").',
+            'step requires \'cell\', which the cell does not carry: write memory = ("hidden", "cell").',
         ),
         (
             "class Mine(Cell):\n  memory = 'hidden'\n  def step(self, x, state): return {'hidden': x}",

@@ -189,7 +189,7 @@ MASKED = "loss of the same gpt with its mask, as a fraction of log V"
 HONEST = "lowest loss among all causal systems, as a fraction of log V"
 FLOOR = "loss of a gpt without its mask, above log V / T"
 PART = "loss without mask and without positions, as a fraction of log V"
-NO_FURTHER = "loss without mask and without positions, above what the words without their order allow"
+NO_FURTHER = "loss without mask and without positions, above the lowest possible without word order"
 WORTHLESS = "loss of the cheater if the next word cannot be seen, as a fraction of log V"
 
 CLAIM = Claim(

@@ -117,10 +117,13 @@ CLAIM = Claim(
     where="003:186–190",
     statement="The forget gate carries what an LSTM remembers: closing it at one word removes what was stored before "
     "that word, and nothing that was stored after it.",
-    conditions=f"lstm of width {WIDTH}, forget bias {BIAS:g} at the start, {STEPS} steps; texts of {LENGTH} words with "
-    f"a letter at word {FIRST[0]} to {FIRST[1]} and one at word {SECOND[0]} to {SECOND[1]} (from 0), each one of "
-    f"{LETTERS}, and a question for one of them at the end; all units of the gate are 0 at word {CLOSED}. Removed: "
-    f"named in at most {MOST} of the texts, where chance is 1/{LETTERS}; kept: in 0.9 or more.",
+    conditions=(
+        f"lstm of width {WIDTH}, forget bias {BIAS:g} at the start, {STEPS} steps. Texts of {LENGTH} words with one "
+        f"letter at word {FIRST[0]} to {FIRST[1]} and another at word {SECOND[0]} to {SECOND[1]} (counted from 0), "
+        f"each one of {LETTERS}, and a question for one of them at the end; all units of the gate are set to 0 at "
+        f"word {CLOSED}. Removed: named in at most {MOST} of the texts, where chance is 1/{LETTERS}; kept: named "
+        "in at least 0.9."
+    ),
     control_words=(
         "The intact network names both letters. Closing random components of the other gates and of the update, "
         "equally many and at the same word, removes little."

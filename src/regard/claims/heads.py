@@ -177,9 +177,12 @@ CLAIM = Claim(
     statement="Trained on sentences, heads differ in how far back they look: more than before training, and more than "
     "when trained on the same words in random order. And they use this: without far words, the head that looks "
     "farthest loses more; without near words, the one that looks nearest does.",
-    conditions=f"gpt of two layers with four heads on the phrasebook's English, windows of {WINDOW} words; distance in "
-    "words, averaged over held-out text; spread is the standard deviation over a layer's four heads. Near: 1 to "
-    f"{NEAR} words back; one head of a layer at a time is kept from looking there, means over layers; nats per word.",
+    conditions=(
+        f"gpt of two layers with four heads on the phrasebook's English, windows of {WINDOW} words. Distances are in "
+        "words, averaged over held-out text; spread is the standard deviation over a layer's four heads. Near means "
+        f"1 to {NEAR} words back; one head of a layer at a time is kept from looking there, and results are means "
+        "over layers, in nats per word."
+    ),
     control_words=(
         "Before training, the same model looks everywhere alike. If words and line ends are random, nothing depends "
         "on where a head looks, and an ablation costs nothing."

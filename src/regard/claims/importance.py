@@ -122,9 +122,11 @@ CLAIM = Claim(
         "Attention identifies the important words: ordering the words of a sentence by attention weight orders them "
         "by how much the prediction changes without them."
     ),
-    conditions=f"gpt (two layers, four heads) and self-attention (one layer, one head), width {WIDTH}, {STEPS} steps "
-    f"of Adam on the phrasebook's English; {TEXTS} held-out sentences of at least {LEAST} words, the prediction of the "
-    "last word; a removed word is replaced by the mean of the sentence's vectors.",
+    conditions=(
+        f"gpt (two layers, four heads) and self-attention (one layer, one head), width {WIDTH}, {STEPS} steps of "
+        f"Adam on the phrasebook's English. {TEXTS} held-out sentences of at least {LEAST} words, prediction of the "
+        "last word; a removed word is replaced by the mean of the sentence's vectors."
+    ),
     control_words="The same weights in a random order have no correlation with the effect.",
     breaks="If a word's own vector and the feed-forward determine the prediction, its attention weight says little.",
     expected=tuple(

@@ -121,10 +121,12 @@ CLAIM = Claim(
     where="002:21–33",
     statement="Two layers of attention learn to continue a string that they have read before, with an induction head; "
     "one layer of the same width does not.",
-    conditions=f"gpt of width {WIDTH} with {HEADS} heads in each layer, rotary positions; texts of {LENGTH} words, a "
-    f"string of {SHORTEST} to {LONGEST} different words of {WORDS} that is repeated; {STEPS} steps of {ROWS} fresh "
-    "texts. Predicted: at the words read again, on new texts. Score: the mean weight on the words after "
-    "earlier occurrences. Ours: the notes stack layers and do not say what the second one adds.",
+    conditions=(
+        f"gpt of width {WIDTH} with {HEADS} heads in each layer, rotary positions. Each text has {LENGTH} words: a "
+        f"string of {SHORTEST} to {LONGEST} different words out of {WORDS}, repeated; {STEPS} steps of {ROWS} fresh "
+        "texts. Predicted: at the words read again, on new texts. Score: the mean weight on the words after earlier "
+        "occurrences. This claim is ours: the notes stack layers but do not say what the second one adds."
+    ),
     control_words=(
         "The same two layers do not learn it if every repeat has its own order: the words are the same, but nothing "
         "follows from the first reading."

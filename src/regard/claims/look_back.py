@@ -118,8 +118,10 @@ CLAIM = Claim(
         "A recurrence that need not wait pays a price: a layer whose gates do not see the state (minGRU) learns "
         "neither parity nor counting, in which each symbol must change the state; a GRU learns both."
     ),
-    conditions=f"One layer of width {WIDTH} and a readout with one hidden layer; texts of {LENGTH} random bits with "
-    f"the answer at each place; {STEPS} steps of Adam; the second half of the places of new texts.",
+    conditions=(
+        f"One layer of width {WIDTH} and a readout with one hidden layer; texts of {LENGTH} random bits with an "
+        f"answer at each place; {STEPS} steps of Adam; measured on the second half of the places of new texts."
+    ),
     control_words=(
         "If a gate needs to see only the symbol itself (the last marked symbol), the minimal GRU learns the task as "
         "well as the GRU does."

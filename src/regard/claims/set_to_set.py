@@ -179,8 +179,10 @@ CLAIM = Claim(
     where="001:145–147",
     statement="Attention without mask and positions maps a set to a set: reorder the words, and the outputs are "
     "reordered in the same way, at any depth.",
-    conditions="No mask, no positions; also with layer norm, feed-forward and residuals around it; fp64, random "
-    "weights, 4 to 12 words.",
+    conditions=(
+        "No mask, no positions; also with layer norm, feed-forward and residual connections; fp64, random weights, "
+        "4 to 12 words."
+    ),
     control_words="Any of six kinds of positions breaks it.",
     breaks=(
         "A causal mask also breaks this, because the order of the words then matters. Yet in one causal layer, the "

@@ -147,7 +147,7 @@ CLAIM = Claim(
         "Keys and values in general position; fp64, gaps up to 600. The statement is about real numbers: a computer "
         "eventually rounds e^−Δ to 0."
     ),
-    control_words="A boxcar's weights do not change when query or key move a little: their gradient is exactly 0.",
+    control_words="A boxcar's weights do not change when a query or key moves slightly: their gradient is exactly 0.",
     breaks=(
         "Never 0 does not mean useful: at a gap of 30, a step is 10¹³ times smaller than at 0, so a softmax that is "
         "certain and wrong hardly learns. In fp32, the gradient is exactly 0 beyond a gap of about 104, in fp64 "

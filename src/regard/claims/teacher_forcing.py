@@ -230,11 +230,13 @@ CLAIM = Claim(
         "more errors when it reads its own output: more than the task makes unavoidable, and more than a decoder "
         "trained on its own prefixes."
     ),
-    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps of {TEXTS} strings, drawn from the same {KNOWN} strings of "
-    f"{PLACES} letters, of which a share q = {Q} is illegible; greedy; a place is right when it has the true letter in "
-    f"its true form; {TESTED} fresh test strings for each seed. The twin begins with the same weights, sees the same "
-    "strings, and is given its own most probable letters. Ours, from the notes' two ways of running a decoder: they "
-    "draw no conclusion.",
+    conditions=(
+        f"bahdanau of width {WIDTH}, {STEPS} steps of {TEXTS} strings, drawn from the same {KNOWN} strings of "
+        f"{PLACES} letters, of which a share of q = {Q} is illegible; greedy decoding. A place is right if it has "
+        f"the true letter in its true form; {TESTED} fresh test strings for each seed. The twin starts with the same "
+        "weights, sees the same strings, and is given its own most probable letters. This claim is ours, based on "
+        "the notes' two ways of running a decoder; the notes draw no conclusion."
+    ),
     control_words=(
         "An oracle that follows the rule shows no excess, and one that is lost after its first mistake does. Both "
         "decoders have learned the first places. If nothing depends on what was written, nothing grows."

@@ -103,7 +103,8 @@ def _padding_changes_nothing(model: Model, draw: RandomCase, capacity: int | Non
         for tokens, lengths in calls:
             logits, state = model(tokens, state, lengths)
             hold(
-                logits.isfinite().all(), "a padded column gives logits that are not finite: they must be, though unused"
+                logits.isfinite().all(),
+                "a padded column gives logits that are not finite: logits must be finite even where they are unused",
             )
             together.append(logits)
         for row in state["seen"].nonzero().flatten().tolist():  # each row that read anything, by itself
@@ -262,7 +263,7 @@ def fixed_capacity_is_growing(model: Model, draw: RandomCase) -> None:
             for name, now in _form(fixed).items():
                 hold(
                     now == form.get(name),
-                    f"with a capacity the state's {name} changed its shape, dtype or address: write in place",
+                    f"with a capacity, the state's {name} changed its shape, dtype or address: write in place",
                 )
 
 

@@ -101,7 +101,7 @@ class StepState(dict[str, Any]):
 
     def __missing__(self, name: str) -> Tensor:
         carried = ", ".join(f'"{each}"' for each in (*self, name))
-        raise RegardError(f"step asks for '{name}', which the cell does not carry: write memory = ({carried}).")
+        raise RegardError(f"step requires '{name}', which the cell does not carry: write memory = ({carried}).")
 
 
 def unroll(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:

@@ -117,7 +117,7 @@ SYSTEMS: tuple[System, ...] = (
         name="self-attention",
         year=2017,
         title="a single layer of attention to all earlier words",
-        paper="Vaswani et al. 2017, its attention alone",
+        paper="Vaswani et al. 2017, only its attention",
         target="regard.systems.self_attention:SelfAttentionModel",
     ),
     System(
