@@ -388,7 +388,7 @@ def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Te
         ranks = sorted(seen)
         draw = HashSplit(held_out, dict.fromkeys(ranks, "train") | dict(zip(ranks[:-1], held_out)))
     share = "one line each, because the file is tiny" if draw.ranked else "5 % each"
-    origin = f"Lines drawn by their hash for {' and '.join(draw.splits[1:])} ({share}); identical lines share a split."
+    origin = f"Lines for {' and '.join(draw.splits[1:])} are drawn by hash ({share}); identical lines share a split."
     return {name: DrawnLines(text, draw, name) for name in draw.splits}, origin
 
 

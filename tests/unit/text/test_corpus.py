@@ -406,7 +406,7 @@ def test_a_folder_says_which_of_its_files_were_given(tmp_path):
     write(tmp_path / "test.txt", ["a test"])
     corpus = open_corpus(tmp_path)
     assert corpus.origin == (
-        "Given: train.txt, test.txt. Lines drawn by their hash for valid (5 % each); identical lines share a split."
+        "Given: train.txt, test.txt. Lines for valid are drawn by hash (5 % each); identical lines share a split."
     )
     assert not corpus.disjoint
     (tmp_path / "test.txt").unlink()
@@ -434,7 +434,7 @@ def test_of_a_fetched_corpus_its_own_file_is_read_and_otherwise_the_one_that_is_
 def test_lines_drawn_by_their_hash_cannot_overlap_and_nothing_is_said_about_it(tmp_path):
     corpus = open_corpus(write(tmp_path / "text.txt", [*ENOUGH, *ENOUGH]))
     assert corpus.disjoint
-    assert corpus.notes == ("Lines drawn by their hash for valid and test (5 % each); identical lines share a split.",)
+    assert corpus.notes == ("Lines for valid and test are drawn by hash (5 % each); identical lines share a split.",)
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])

@@ -119,7 +119,7 @@ def test_splits_of_text(tmp_path):
         "valid": "line 14",
         "test": "line 16",
     }
-    assert drawn.origin == "Lines drawn by their hash for valid and test (5 % each); identical lines share a split."
+    assert drawn.origin == "Lines for valid and test are drawn by hash (5 % each); identical lines share a split."
     assert {name: next(iter(lines)) for name, lines in cut.splits.items()} == {
         "train": "line 0",
         "valid": "line 182",
@@ -136,7 +136,7 @@ def test_splits_of_text(tmp_path):
         "test": ["a"],
     }
     assert tiny.origin == (
-        "Lines drawn by their hash for valid and test (one line each, because the file is tiny); identical lines "
+        "Lines for valid and test are drawn by hash (one line each, because the file is tiny); identical lines "
         "share a split."
     )
     assert tiny.checksum() == "ab5d7023f1c8cf27c0410bf658d3db51"

@@ -234,7 +234,7 @@ def exponent(scores: np.ndarray, letter: str) -> tuple[np.ndarray, str]:
 
 def which_components(vector: np.ndarray) -> str:
     few = len(largest_units(vector))
-    return "" if few == len(vector) else f"Its {few} largest components, of {len(vector)}."
+    return "" if few == len(vector) else f"Its {few} largest components (of {len(vector)})."
 
 
 def which_component(vector: np.ndarray) -> str:
