@@ -148,7 +148,7 @@ def test_the_smallest_contexts_are_reread_again_and_again(context):
 @pytest.mark.parametrize("name", ["max_tokens", "lines"])
 def test_a_limit_below_zero_is_refused_and_zero_writes_nothing(model, name):
     engine = Engine(model, eos=EOS)
-    with pytest.raises(RegardError, match=f"{name} is -1"):
+    with pytest.raises(RegardError, match=f"{name} must be at least 0, not -1"):
         list(engine.texts([[EOS]], **{"max_tokens": 3, name: -1}))
     assert list(engine.texts([[EOS, 3]], max_tokens=0)) == [[]]
 

@@ -49,9 +49,9 @@ def test_the_engine_ends_there_too(how):
 def test_more_tokens_than_there_are_positions_cannot_be_demanded():
     model = build("learned")
     assert lengths(model, GREEDY_BEAM, min_tokens=CONTEXT) == [{CONTEXT}] * 3
-    with pytest.raises(RegardError, match=rf"--min-tokens \({CONTEXT + 1}\) exceeds the {CONTEXT} tokens"):
+    with pytest.raises(RegardError, match=rf"--min-tokens \({CONTEXT + 1}\) exceeds the limit of {CONTEXT} tokens"):
         lengths(model, GREEDY_BEAM, min_tokens=CONTEXT + 1)
-    with pytest.raises(RegardError, match=r"--min-tokens \(4\) exceeds the 3 tokens"):
+    with pytest.raises(RegardError, match=r"--min-tokens \(4\) exceeds the limit of 3 tokens"):
         lengths(model, GREEDY_BEAM, min_tokens=4, max_tokens=3)
 
 

@@ -402,7 +402,7 @@ def test_what_cannot_be_traced_is_refused_in_a_sentence():
         trace_translation(model_of("seq2seq"), WORDS, WORDS, " ")
     with pytest.raises(RegardError, match="nothing to label"):
         trace_classification(classifier("dan"), WORDS, LABELS, "")
-    with pytest.raises(RegardError, match="it knows good, bad, very bad"):
+    with pytest.raises(RegardError, match="its labels are good, bad, very bad"):
         trace_classification(classifier("dan"), WORDS, LABELS, "a", "splendid")
 
 

@@ -289,7 +289,7 @@ def test_a_pipe_gets_everything_whole_and_a_terminal_what_fits(monkeypatch):
     trace = replace(trace, tokens=long, top=tuple((Candidate("v" * 60, 0.5),) * 5 for _ in long))
     monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
     piped = show(trace)
-    assert "…" not in piped.partition("not finished when the search ended")[0].replace("…: ", "")  # its legend
+    assert "…" not in piped.partition("unfinished when the search ended")[0].replace("…: ", "")  # its legend
     assert piped.count("v" * 60) == 5 * trace.steps
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert max(map(cell_len, re.sub(r"\x1b\[[0-9;]*m", "", show(trace)).split("\n"))) <= 100
