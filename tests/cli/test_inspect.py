@@ -241,7 +241,7 @@ def test_a_hypothesis_that_was_cut_off_says_why_it_stands_below(trained):
     told = facts(cut)
     assert "was not finished when the search ended" in told["unfinished"]
     assert {one["text"].endswith(" …") for one in told["beam"] if "text" in one} >= {True}
-    assert "…: not finished" in " ".join(show(cut).split())
+    assert "…: unfinished" in " ".join(show(cut).split())
 
 
 # -- the arithmetic --------------------------------------------------------------------------------------------------

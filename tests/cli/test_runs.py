@@ -187,7 +187,7 @@ def test_what_is_not_a_run_or_a_link_to_one_is_refused_before_anything_is_remove
     (shelf / "link").symlink_to(shelf / "gpt", target_is_directory=True)
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").touch()
-    assert "is a link" in wrong("runs", "remove", "runs/lstm", "runs/link", "--yes")
+    assert "is a symbolic link" in wrong("runs", "remove", "runs/lstm", "runs/link", "--yes")
     assert "is not a run" in wrong("runs", "remove", "runs/lstm", "photos", "--yes")
     assert "is not a run" in wrong("runs", "remove", "runs", "--yes")
     assert "There is no run" in wrong("runs", "remove", "runs/nothing", "--yes")
