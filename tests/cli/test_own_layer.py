@@ -257,7 +257,7 @@ MISTAKES = {
         return hidden * 1.001, state, parts
 """,
         {5},
-        "`explain` and `forward` do not compute the same",
+        "`explain` and `forward` do not compute the same values",
     ),
     "explains nothing": (
         STEP
@@ -413,7 +413,7 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
     assert "✓  1" in out
     assert "✗  3" in out
     assert "✗  9" in out
-    assert "with a capacity every tensor of the state must keep its shape" in out
+    assert "with a capacity, every tensor of the state must keep its shape" in out
     assert regard("train", "./own.py:Mine", "--data", "my.txt", *SHORT, "--run", "runs/g")[0] == 0
 
 

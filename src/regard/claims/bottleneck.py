@@ -252,7 +252,7 @@ LEVEL = {part: f"fall of the share of correct symbols, short to long {part}, att
 KNEE = {part: f"shift of the knee with four times the width, {part}" for part in PARTS}
 WIDE = {part: f"fall of the share of correct symbols, short to long {part}, four times as wide" for part in PARTS}
 SEEN = {part: f"share of vectors of four times the width whose knee is within the lengths, {part}" for part in PARTS}
-UNTRAINED = "fall of the share of correct symbols, short to long, narrowest vector before it is trained"
+UNTRAINED = "fall of the share of correct symbols, short to long, narrowest vector before training"
 CONVERGED = "share of training runs that learned to copy the shortest texts and ended because they no longer improved"
 
 CLAIM = Claim(

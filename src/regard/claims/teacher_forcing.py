@@ -239,7 +239,7 @@ CLAIM = Claim(
     ),
     control_words=(
         "An oracle that follows the rule shows no excess, and one that is lost after its first mistake does. Both "
-        "decoders have learned the first places. If nothing depends on what was written, nothing grows."
+        "decoders have learned the first places. If nothing depends on what was written, the errors do not grow."
     ),
     breaks=(
         "Much of the growth belongs to the task: an oracle's errors grow as well. With fresh strings at every step "

@@ -71,7 +71,10 @@ def methods(comparison: Comparison) -> list[str]:
         f"{best['bleu_signature']}, chrF {best['chrf_signature']}"
         + ("; scores are means over seeds." if comparison.seeds > 1 else "."),
         "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
-        *(["Alignment error rates (Och & Ney 2003) are those of the attention while reading references."] * aligned),
+        *(
+            ["Alignment error rates (Och & Ney 2003) are computed from the attention while the references are read."]
+            * aligned
+        ),
         "Intervals are over the test sentences (jackknife of the corpus's BLEU)" + intervals_of(comparison),
         "Sentences per second are measured on the whole test set, in batches"
         + (f"; at times, at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),

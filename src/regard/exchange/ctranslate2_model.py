@@ -135,7 +135,7 @@ def _decoder_alone(model: GPT) -> Any:
     alibi = settings.position == "alibi"
     if alibi and settings.heads & (settings.heads - 1):
         raise RegardError(
-            f"CTranslate2 uses other ALiBi slopes unless the number of heads is a power of two, so model.heads "
+            f"CTranslate2 uses different ALiBi slopes unless the number of heads is a power of two, so model.heads "
             f"{settings.heads} "
             "with model.position alibi cannot be exported."
         )

@@ -43,7 +43,7 @@ class Stored:
         try:
             self.bytes = base64.b64decode(data, validate=True)
         except ValueError:
-            raise RegardError(f"{path}: the data of {name} are not base64: it is damaged.") from None
+            raise RegardError(f"{path}: the data of {name} is not valid base64: the file is damaged.") from None
         if len(self.bytes) != 4 * math.prod(sizes):
             raise RegardError(f"{path}: {name} has {len(self.bytes)} bytes, which does not match its shape {sizes}.")
 

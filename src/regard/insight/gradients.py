@@ -132,7 +132,7 @@ def state_gradients(
         logits.append(predicted[0])
         carried += [state["past"][layer][part] for layer, part in names]
     losses = token_losses(torch.cat(logits), targets)
-    columns = through_time(losses, hidden, carried, len(targets), "gradients of what is carried")
+    columns = through_time(losses, hidden, carried, len(targets), "gradients of the state")
     steps = range(tokens.size(1))
     return {
         f"layer/{layer}/{part}": np.concatenate([columns[s * len(names) + n] for s in steps], axis=1)

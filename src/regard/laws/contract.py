@@ -150,7 +150,7 @@ def probabilities_sum_to_one(model: Model, draw: RandomCase) -> None:
 
 def the_fast_path_is_the_equation(model: Model, draw: RandomCase) -> None:
     """5: the fast path equals the written equation, values and gradients."""
-    why = "`explain` and `forward` do not compute the same"
+    why = "`explain` and `forward` do not compute the same values"
     for lengths in (None, draw.lengths()):
         fast_state, slow_state = draw.start(model), _written_start(model, draw)
         fast_all, slow_all = [], []
@@ -182,7 +182,7 @@ def _written_start(model: Model, draw: RandomCase) -> State | None:
         real(fast, lengths),
         real(encoded["memory"], lengths),
         "the fast path differs from the written equation in the memory",
-        "`explain_encode` and `encode` do not compute the same",
+        "`explain_encode` and `encode` do not compute the same values",
     )
     return model.begin_from(encoded, source, lengths)
 

@@ -197,43 +197,43 @@ def learning(build: Build) -> None:
 
 # -- all of them -----------------------------------------------------------------------------------------------------
 
-STATE = "look at the state it returns: nested dicts of tensors, rows first"
+STATE = "check the state that it returns: nested dicts of tensors, rows first"
 LAWS: tuple[Law, ...] = (
     Law(
         1,
         "splitting a sequence into several calls changes neither logits nor gradients",
         over_draws(contract.cutting_changes_nothing),
-        "look at how a second call continues from the state of the first",
+        "check how a second call continues from the state of the first",
     ),
     Law(
         2,
         "token t changes nothing before t, exactly",
         over_draws(contract.the_future_changes_nothing),
-        "look at the shapes of its outputs",
+        "check the shapes of its outputs",
     ),
     Law(
         3,
         "padding, its content and the other rows of a batch change nothing, in this call or later ones",
         over_draws(contract.padding_changes_nothing),
-        "look at what it does with rows of different lengths, and with a capacity",
+        "check how it handles rows of different lengths, and a state with a capacity",
     ),
     Law(
         4,
         "probabilities sum to 1",
         over_draws(contract.probabilities_sum_to_one),
-        "look at the shapes of its logits and its loss",
+        "check the shapes of its logits and its loss",
     ),
     Law(
         5,
         "the fast path equals the written equation, values and gradients",
         over_draws(contract.the_fast_path_is_the_equation),
-        "look at what `explain` returns: y, the state, and a dict of parts",
+        "check what `explain` returns: y, the state, and a dict of parts",
     ),
     Law(
         6,
         "save → load is bit-equal",
         saving,
-        "look at its parameters and buffers: each must be a separate tensor",
+        "check its parameters and buffers: each must be a separate tensor",
     ),
     Law(7, "beam 1 = greedy", over_draws(beam_one_is_greedy), STATE),
     Law(
@@ -246,26 +246,26 @@ LAWS: tuple[Law, ...] = (
         9,
         "fixed capacity = growing, leaf shapes and dtypes stable",
         over_draws(contract.fixed_capacity_is_growing),
-        "with a capacity every tensor of the state must keep its shape and dtype from the beginning",
+        "with a capacity, every tensor of the state must keep its shape and dtype from the beginning",
     ),
     Law(10, "reorder then continue = continue then reorder", over_draws(contract.reordering_commutes), STATE),
     Law(
         11,
         "length 0 freezes a row",
         over_draws(contract.length_zero_freezes),
-        "look at what it does where span.lengths is 0, and with a capacity",
+        "check what it does where span.lengths is 0, and with a state with a capacity",
     ),
     Law(
         12,
         "k micro-batches or ranks = one batch",
         over_draws(micro_batches_are_one_batch),
-        "look at how its loss depends on the number of rows",
+        "check how its loss depends on the number of rows",
     ),
     Law(
         13,
         "it memorizes four sentences, and its untrained loss ≈ log V",
         learning,
-        "look at how gradients flow through it",
+        "check how gradients flow through it",
     ),
     Law(14, "no gradient flows across a detach", over_draws(contract.nothing_flows_across_a_detach), STATE),
 )

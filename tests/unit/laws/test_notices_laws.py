@@ -56,8 +56,8 @@ class Raises(Stack):
     ("error", "sentence"),
     [
         (ValueError("shape is wrong.\nmore"),
-         "it crashed with ValueError (shape is wrong); look at the shapes of its outputs."),
-        (KeyError(), "it crashed with KeyError; look at the shapes of its outputs."),
+         "it crashed with ValueError (shape is wrong); check the shapes of its outputs."),
+        (KeyError(), "it crashed with KeyError; check the shapes of its outputs."),
         (NotImplementedError(), "its `hidden_states` is not implemented."),
         (RegardError("Give it less."), "Give it less."),
         (Broken("this changes by 3"), "this changes by 3."),

@@ -19,7 +19,7 @@ HINTS: dict[str, tuple[str, str, str]] = {
         "n = tanh(from_word[2] + r * from_past[2]), and then z weighs hidden against n, so that z = 1 keeps hidden.",
     ),
     "teacher-forcing": (
-        "What is read at step t was already given at step t − 1, whatever the model would have predicted.",
+        "The token that is read at step t was already given at step t − 1, whatever the model would have predicted.",
         "Loop over t: call step with the token and the state, take the loss of targets[:, t], then read targets[:, t].",
         "Begin with a tensor [R] full of bos. A loss is −log_softmax(logits) at the target; torch.stack(found, dim=1).",
     ),
@@ -54,7 +54,7 @@ HINTS: dict[str, tuple[str, str, str]] = {
         "weights = (-0.5 * u**2).exp(); the prediction is weights @ values divided by weights.sum(1).",
     ),
     "cached-attention": (
-        "The cache grows before the look, since the new word sees itself.",
+        "The cache grows before attention, because the new word also sees itself.",
         "torch.cat([keys, key[:, None]], dim=1) puts the new key last. The scores of one query are [R, S + 1].",
         "scores = (keys @ query[:, :, None]).squeeze(-1) / d ** 0.5 with the longer keys; softmax over the last axis.",
     ),
@@ -100,7 +100,8 @@ HINTS: dict[str, tuple[str, str, str]] = {
     ),
     "bleu-score": (
         "`ngrams` counts for you: for each n take the counts of both sentences.",
-        "A gram of the translation matches min(its count, theirs[gram]) times; a Counter answers 0 for a missing gram.",
+        "An n-gram of the translation matches min(its count, theirs[gram]) times; a Counter returns 0 for a "
+        "missing n-gram.",
         "The fourth root of a product is math.exp of the mean logarithm; the penalty is min(1, math.exp(1 − r / c)).",
     ),
     "greedy-decoding": (

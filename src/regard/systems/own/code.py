@@ -267,7 +267,7 @@ def _module_file(name: str) -> Path:
             path, origin = [folder for each in path if os.path.isdir(folder := os.path.join(each, part))], None
             continue
         if spec is None:
-            hint = f"; for a file write ./{name}.py:…" if Path(f"{name}.py").exists() else ""
+            hint = f"; for a file, write ./{name}.py:…" if Path(f"{name}.py").exists() else ""
             raise RegardError(f"There is no module {name} on Python's path or in {Path.cwd()}{hint}.")
         path, origin = spec.submodule_search_locations and list(spec.submodule_search_locations), spec.origin
     if origin is None or not origin.endswith(".py"):
