@@ -243,7 +243,7 @@ def figure(task: str, curves: Mapping[tuple[str, str], Sequence[ByLength]]) -> L
         if given == task:
             lines += [Line(name, list(curve.items()), faint=True) for curve in seeds]
             lines.append(Line(name, [(length, mean(curve[length] for curve in seeds)) for length in seeds[0]]))
-    return Lines(f"Copying {task}", "symbols of the text", "share of symbols right", lines, zero_y=True)
+    return Lines(f"Copying {task}", "symbols of the text", "share of correct symbols", lines, zero_y=True)
 
 
 PARTS = ("strings", "sentences")

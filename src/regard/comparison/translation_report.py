@@ -70,7 +70,8 @@ def methods(comparison: Comparison) -> list[str]:
         "sacreBLEU: BLEU "
         f"{best['bleu_signature']}, chrF {best['chrf_signature']}"
         + ("; scores are means over seeds." if comparison.seeds > 1 else "."),
-        "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
+        "Perplexity is exp of the mean negative log-probability per token of the references, including the "
+        "<eos> of each.",
         *(
             ["Alignment error rates (Och & Ney 2003) are computed from the attention while the references are read."]
             * aligned

@@ -421,7 +421,8 @@ def test_conditions_and_methods_say_how_sentences_were_translated_and_scored(une
         "The 60 sentences of the test split were translated with beam 5 and length penalty 1, the same for every "
         f"system, and scored as detokenized text by sacreBLEU: BLEU {best['bleu_signature']}, chrF "
         f"{best['chrf_signature']}; scores are means over seeds.",
-        "Perplexity is exp of the mean negative log-probability per token of the references, <eos> of each included.",
+        "Perplexity is exp of the mean negative log-probability per token of the references, including the "
+        "<eos> of each.",
         "Alignment error rates (Och & Ney 2003) are computed from the attention while the references are read.",
         "Intervals are over the test sentences (jackknife of the corpus's BLEU) and over seeds: 95 % intervals of "
         "Student's t from the variances of both, with Satterthwaite's degrees of freedom; differences are paired, and "

@@ -116,7 +116,7 @@ HINTS: dict[str, tuple[str, str, str]] = {
     ),
     "temperature-top-k": (
         "Words that may not be drawn need the logit −∞, so that the softmax gives them 0 and the others sum to 1.",
-        "logits.topk(k, dim=-1) has the k largest of each row; the last of them is the least that is allowed.",
+        "logits.topk(k, dim=-1) has the k largest of each row; the last of them is the smallest one allowed.",
         "masked_fill(logits < least, -torch.inf), divided by the temperature, then softmax over the last axis.",
     ),
     "nucleus-sampling": (
