@@ -172,11 +172,7 @@ def _other_order(comparison: Comparison) -> str:
         return ""
     end = "seconds" if comparison.plan.match == "seconds" else "tokens"
     at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{group_digits(found.at)} tokens"
-    who = (
-        "when the fastest had finished"
-        if found.axis == "seconds"
-        else "the number that the slowest had read by its end"
-    )
+    who = "when the fastest had finished" if found.axis == "seconds" else "all that the slowest had read"
     if found.waited:
         who = "when each had been validated once; for a run that had already ended, at its last validation"
     there = f"at equal {found.axis} ({at}, {who})"
