@@ -174,6 +174,6 @@ def test_lines_that_cannot_be_labelled(wrong, regard, labeller):
     assert "Line 2 has 10,000 tokens" in wrong("classify", labeller, stdin=endless)
     assert regard("classify", labeller, "--truncate", stdin=endless)[1].count("\n") == 2
     assert "Line 1 has the label 'splendid'" in wrong("score", labeller, stdin="a fine day\tsplendid\n")
-    assert "does not know" in wrong("score", labeller, stdin="a fine day\tsplendid\n")
+    assert "was not trained on" in wrong("score", labeller, stdin="a fine day\tsplendid\n")
     assert "--n-best" in wrong("classify", labeller, "--n-best", 0, stdin="a\n")
     assert "not UTF-8" in wrong("classify", labeller, stdin="é\n".encode("latin-1"))
