@@ -76,7 +76,7 @@ def test_it_still_sorts(sorter):
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
       "transformer.wte.weight": {"shape": [3, "x"], "data": "AAAA"}}, "is not a tensor"),
     ({"config": {"vocab_size": 3, "n_layer": 1, "n_embd": 4, "n_head": 1, "block_size": 5},
-      "transformer.wte.weight": {"shape": [0], "data": "é"}}, "not base64"),
+      "transformer.wte.weight": {"shape": [0], "data": "é"}}, "not valid base64"),
 ])  # fmt: skip
 def test_a_wrong_file_is_one_sentence(tmp_path, content, said):
     (tmp_path / "x.json").write_text(json.dumps(content))
