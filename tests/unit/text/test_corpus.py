@@ -398,7 +398,7 @@ def test_what_has_its_own_splits_or_no_columns_says_so(tmp_path):
     assert "Only plain text can be split in file order, not t.csv" in refusal(table, split="tail")
     found = open_corpus(table)
     assert (found.columns, found.header) == ("text", "yes")
-    assert found.notes[0].startswith("t.csv is CSV (UTF-8, header text, label): text is read. Lines drawn")
+    assert found.notes[0].startswith("t.csv is CSV (UTF-8, header text, label): text is read. Lines for valid")
 
 
 def test_a_folder_says_which_of_its_files_were_given(tmp_path):
