@@ -179,7 +179,7 @@ def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[
             reader.wrong(f"ends before its tensor {name[:60]}")
         needed += math.prod(shape) // block * size
     if needed > len(reader.data):  # each number is in the file once, so memory is bounded by the file's size
-        reader.wrong("has tensors that lie over one another")
+        reader.wrong("has overlapping tensors")
     return values, tensors
 
 
@@ -221,7 +221,7 @@ def _config(reader: HeaderReader, kind: str, own: dict[str, Any], tensors: dict[
     if place is not None:
         shape, stored_as, _ = place
         if len(shape) != 1 or stored_as != gguf.GGMLQuantizationType.F32:
-            reader.wrong(f"has {ROTARY_SCALES} of another shape or type")
+            reader.wrong(f"has {ROTARY_SCALES} with an unexpected shape or type")
         scales = StoredTensor(reader, *place).get_tensor(ROTARY_SCALES)
         rotary |= _llama3(file, scales, rotary["rope_theta"])
     if own.get("attention.value_length", own.get("attention.key_length")) != own.get("attention.key_length"):

@@ -257,7 +257,7 @@ def refused(folder):
     ({"hidden_size": 10**9}, "shape"),
     ({"intermediate_size": 0}, "intermediate_size must be at least 1, not 0"),
     ({"intermediate_size": 10**17}, "feedforward must be below"),
-    ({"vocab_size": 10**4000}, "but the model 10000000000000000000: they do not belong together"),
+    ({"vocab_size": 10**4000}, "but the model has 10000000000000000000: they do not belong together"),
     ({"vocab_size": 4}, "they do not belong together"),
     ({"max_position_embeddings": 10**18}, "model.context must be below"),
     ({"rms_norm_eps": "small"}, "rms_norm_eps must be a positive number"),
@@ -304,7 +304,7 @@ LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "
     ("added_tokens", "many", "is damaged or not a tokenizer"),
     ("model", ["BPE"], "is damaged or not a tokenizer"),
     ("model", {"type": "BPE", "vocab": {"a": 0, "b": 4 * 10**9}, "merges": []}, "is damaged or not a tokenizer"),
-    ("model", {"type": "BPE", "vocab": {"a": 0, "b": 2}, "merges": []}, "has ids with gaps"),
+    ("model", {"type": "BPE", "vocab": {"a": 0, "b": 2}, "merges": []}, "has gaps in its token ids"),
     ("model", {"type": "BPE", "vocab": {f"{n}": n for n in range(300)}, "merges": [], "end_of_word_suffix": "</w>"},
      "marks where words begin or end"),
     ("model", {"type": "BPE", "vocab": {"a": 0, "#b": 1, "ab": 2}, "merges": [["a", "#b"]],
@@ -352,7 +352,7 @@ def test_merges_after_a_line_with_their_version_are_never_a_crash(copy):
 def test_an_index_names_files_of_its_folder_alone(copy, name):
     (copy / "model.safetensors").rename(copy / "x.safetensors")
     (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    assert "which is not a safetensors file of this folder" in refused(copy)
+    assert "which is not a safetensors file in this folder" in refused(copy)
 
 
 def test_a_template_that_no_file_can_hold_leaves_nothing_behind(copy):

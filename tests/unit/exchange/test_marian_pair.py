@@ -188,7 +188,7 @@ def test_what_does_not_fit_is_one_sentence(tmp_path):
         names.write_text(json.dumps(broken))
         assert "does not have exactly one token for each of the model's" in refused(tmp_path / "m")
     names.write_text(json.dumps({"</S>" if name == "</s>" else name: number for name, number in listed.items()}))
-    assert "has no </s>" in refused(tmp_path / "m")
+    assert "lacks </s>" in refused(tmp_path / "m")
     names.write_text(json.dumps(listed))
     (tmp_path / "m/target.spm").write_bytes(b"nothing")
     assert "target.spm is not a SentencePiece model" in refused(tmp_path / "m")

@@ -99,7 +99,7 @@ def test_the_card_of_a_run_whose_data_are_gone_names_no_folder(trained, tmp_path
     finally:
         (tmp_path / "moved.txt").rename(data)
     card = (tmp_path / "out/README.md").read_text()
-    assert "Not measured" in card
+    assert "was not evaluated" in card
     assert SECRET not in card
     assert str(tmp_path) not in card
     assert SECRET in capsys.readouterr().err  # whoever exports is told where it was looked for

@@ -170,7 +170,7 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
             "dropout to null"
         )
     if there["model"].get("continuing_subword_prefix") or there["model"].get("end_of_word_suffix"):
-        raise RegardError("marks where words begin or end, which Regard's decoder does not read")
+        raise RegardError("marks where words begin or end, which Regard's decoder does not support")
     if len(there["added_tokens"]) > MAX_ADDED:
         raise RegardError(f"has more than {MAX_ADDED} added tokens, more than Regard supports")
     if any(len(pattern) > MAX_PATTERN for pattern in _patterns(there)):
@@ -182,7 +182,7 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
         raise RegardError(f"has {size} tokens, but the boundaries {begin!s:.20} and {eos!s:.20} are not among them")
     names = engine.get_vocab()
     if sorted(names.values()) != list(range(size)):
-        raise RegardError("has ids with gaps")
+        raise RegardError("has gaps in its token ids")
     if max(map(len, names)) > MAX_TOKEN:
         raise RegardError(f"has a token of more than {MAX_TOKEN} characters")
     engine.add_special_tokens([AddedToken(f"<unused {n}>", special=True) for n in range(size, vocabulary)])

@@ -175,5 +175,5 @@ def test_a_slow_chat_template_makes_only_its_own_model_slow(served, runs, tmp_pa
         assert sum(one.done() for one in slow) < 6  # it waited for none of them
         assert {one.result().status_code for one in slow} == {400}
         assert {sentence(one.result()).partition(": ")[0] for one in slow} == {
-            "The chat template cannot write this dialogue"
+            "The chat template cannot render this dialogue"
         }
