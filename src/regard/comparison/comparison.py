@@ -62,29 +62,30 @@ def compare(
         print(regard.compare(["lstm", "gpt"], data="my.txt", budget="5M", seeds=3).table())
 
     Args:
-        systems: Names of systems of one task; without any, all language models or all translators, by the data.
+        systems: Names of systems of one task. Default: all language models or all translators, depending on the data.
         data: The name of a corpus, a path, a list of lines, or a list of pairs of source and target.
-        match: What is equal for all systems: "tokens", "seconds" or "parameters"; without it, seconds if the budget is
-            a time, else tokens.
+        match: The quantity that is equal for all systems: "tokens", "seconds" or "parameters". Default: seconds if the
+            budget is a time, otherwise tokens.
         budget: How long each system trains: a number of tokens ("5M") or a time ("60s").
-        seeds: The number of runs of each system, with the seeds 1, 2, …; fewer than 3 show differences between runs,
-            not between systems.
+        seeds: The number of runs of each system, with seeds 1, 2, …. Fewer than 3 cannot show differences between
+            systems, only between runs.
         size: The size of every system.
-        run: The folder of the comparison; one that was interrupted continues there. Without it, a new one in runs/.
+        run: The folder of the comparison; an interrupted comparison continues there. Default: a new folder in runs/.
         settings: Settings for all systems, by section, as in `train`.
-        prompt: The beginning of the language models' samples.
-        jobs: The number of runs at a time, each a process; only their speeds depend on it. Without it, one, or on
-            other machines all of them.
-        on: "slurm" or "ray", with options as in "slurm:partition=gpu,time=600", runs them on other machines.
-        placebo: Compare each system with itself, trained with other seeds: how often does the table find a difference?
-        tune: The number of trials in which each system's settings are chosen, by validation, each with this budget;
-            they are in a folder beside `run`. 0: default settings.
+        prompt: The prompt for samples from language models.
+        jobs: The number of runs to train at the same time, each in its own process. It affects only their speed.
+            Default: 1, or all of them on other machines.
+        on: "slurm" or "ray", to run on other machines; options are given as in "slurm:partition=gpu,time=600".
+        placebo: Compare each system with itself, trained with other seeds, to measure how often the table shows a
+            difference that does not exist.
+        tune: The number of trials for choosing each system's settings by validation loss, each with this budget, saved
+            in a folder next to `run`. 0 means the default settings.
 
     Returns:
         The comparison, with a row for each system.
 
     Raises:
-        RegardError: If an argument, a setting or the data is wrong, or every run failed.
+        RegardError: If an argument, a setting or the data is wrong, or if every run failed.
     """
     names, data = (systems,) if isinstance(systems, str) else tuple(systems), as_file(data)
     match = match or match_for(budget)
@@ -128,11 +129,11 @@ def _tuned(question: Question, folder: Path, jobs: int, on: str) -> tuple[list[R
 class Comparison:
     """A finished comparison: its rows, their ranking, and its output for terminal, file and paper.
 
-    `regard.compare` makes it.
+    Returned by `regard.compare`.
 
     Args:
         plan: The systems, the data and the budget.
-        results: What each run measured, by system and seed.
+        results: The results of each run, by system and seed.
     """
 
     def __init__(self, plan: Plan, results: Results):

@@ -39,8 +39,8 @@ class Beam:
     """The settings of a beam search. Lengths include `<eos>`.
 
     Attributes:
-        width: The number of hypotheses that each step keeps; 1 is greedy.
-        length_penalty: The exponent of the length that a log-probability is divided by; 0 favors short texts.
+        width: The number of hypotheses kept at each step; 1 is greedy search.
+        length_penalty: The exponent p in log P / length^p, the score of a hypothesis; 0 favors short texts.
         n_best: The number of hypotheses to return, at most `width`.
 
     Raises:

@@ -56,14 +56,15 @@ def load(
 
     Args:
         folder: The folder of the run, or the name of a model that comes with Regard, such as "gallery/gpt".
-        kind: LanguageRun, TranslationRun or ClassificationRun: refuse a run of another kind. Type checkers then know
-            the type of the result.
-        weights: "best" (on validation), "last", or a step whose weights were kept, such as "200".
-        average: Load the mean of the weights of this many last validations instead.
+        kind: LanguageRun, TranslationRun or ClassificationRun: a run of another kind is an error, and type checkers
+            know the type of the result.
+        weights: "best" (on validation), "last", or a step whose weights were saved, such as "200".
+        average: Load the mean of the weights of the last `average` validations instead.
         device: "cpu", "cuda", …, or "auto": a GPU if there is one.
 
     Returns:
-        A run of the given kind; without one, a LanguageRun, a TranslationRun or a ClassificationRun by its system.
+        A run of the given kind; without `kind`, a LanguageRun, a TranslationRun or a ClassificationRun, depending on
+        the system.
 
     Raises:
         RegardError: If the folder is not a run, is damaged, or is a run of another kind.

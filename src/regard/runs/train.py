@@ -91,23 +91,23 @@ def train(
         regard.train("lstm", data="my.txt", run="runs/mine", settings={"training": {"steps": 500}})
 
     Args:
-        system: The name of a system, such as "lstm", or a class of your own, "./mine.py:MyCell"; without it, the
-            system of `recipe` or `start`.
+        system: The name of a system, such as "lstm", or your own class, such as "./mine.py:MyCell". Default: the system
+            of `recipe` or `start`.
         data: The name of a corpus, a path, a list of lines, or a list of pairs: (source, target) for a translator,
-            (text, label) for a classifier. Without it, the recipe's corpus or a built-in one.
-        run: The folder of the new run, which must not exist; without it, a new folder in runs/.
+            (text, label) for a classifier. Default: the recipe's corpus or a built-in one.
+        run: The folder of the new run, which must not exist. Default: a new folder in runs/.
         size: The size of the model: "tiny", "small", "medium" or "large".
-        seed: The seed of the weights, the order of the data and dropout.
+        seed: The random seed of the initial weights, the order of the data and dropout.
         budget: How long to train: a time ("60s", "10m") or a number of tokens ("5M").
-        start: The folder of a run whose weights and tokenizer the training starts from (fine-tuning).
+        start: The folder of the run to fine-tune: training starts from its weights and tokenizer.
         recipe: A recipe file (TOML).
         settings: Settings by section: {"data": {…}, "model": {…}, "training": {…}}.
-        callbacks: Functions that are called with each row of metrics.jsonl as it is written. An exception in one ends
-            the training after a checkpoint.
-        track: "tensorboard" or "mlflow" also logs the curves there.
+        callbacks: Functions to call with each row of metrics.jsonl as it is written. If one raises an exception,
+            training saves a checkpoint and stops.
+        track: "tensorboard" or "mlflow", to log the curves there as well.
 
     Returns:
-        A LanguageRun, a TranslationRun or a ClassificationRun, by the system's task.
+        A LanguageRun, a TranslationRun or a ClassificationRun, depending on the system's task.
 
     Raises:
         RegardError: If an argument, a setting or the data is wrong, or the run's folder exists.

@@ -60,7 +60,7 @@ class Calculation:
         Args:
             step: The number of the step; without it, the last.
             layer: A number or a name of `layers`; without it, the last one with attention.
-            head: The number of an attention head; 0 unless given.
+            head: The number of an attention head. Default: 0.
 
         Returns:
             The equations of the step with their numbers.

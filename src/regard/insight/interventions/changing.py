@@ -194,12 +194,12 @@ def parsed(changes: Mapping[str, Change]) -> list[tuple[Place, Change]]:
 def intervene(
     model: Model, place: str, change: Callable[[Tensor], Tensor] | Tensor | float
 ) -> AbstractContextManager[None]:
-    """Give a part of a model another value in every call within a `with` block.
+    """Replace the value of a part of a model in every call within a `with` block.
 
-    These calls compute the written equation step by step. Blocks can be nested.
+    These calls use the step-by-step reference implementation. Blocks can be nested.
 
     Args:
-        model: The model; that of a run is `run.model`.
+        model: The model, such as `run.model`.
         place: The name of a part as a trace prints it: "self/0[2]" is a head, "layer/0/cell@3" a column.
         change: A number or a tensor that replaces the value, or a function of the value.
 
@@ -207,7 +207,7 @@ def intervene(
         The context manager.
 
     Raises:
-        RegardError: If `place` is not a place; within the block, if the model has no such place.
+        RegardError: If `place` is not the name of a part, or, within the block, if the model has no such part.
     """
     return changing(model, [(Place.parse(place), change)])
 

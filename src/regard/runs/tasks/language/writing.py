@@ -50,19 +50,19 @@ class WritingRun(Run):
         sampling: Sampling | None = None,
         seed: int = 0,
     ) -> Iterator[str]:
-        """Answer a dialogue, and give each piece of the answer as soon as it is written.
+        """Generate the next message of a dialogue, and yield each piece of it as soon as it is complete.
 
         Args:
             messages: The dialogue so far, as [{"role": "user", "content": "Hello"}].
-            max_tokens: The most tokens to write.
-            sampling: How to draw.
-            seed: The seed of the draws.
+            max_tokens: The maximum number of tokens to generate.
+            sampling: The sampling settings.
+            seed: The random seed of sampling.
 
         Yields:
-            The pieces of the answer, up to where the template ends it.
+            The pieces of the message, up to the end marked by the template.
 
         Raises:
-            RegardError: If the template cannot write the dialogue, or an argument is wrong.
+            RegardError: If the template cannot render the dialogue, or an argument is wrong.
         """
         read = prompt_tokens(read_messages(list(messages)), self.template, self.tokenizer)
         ends, stops = self.reply_ends()
@@ -84,10 +84,10 @@ class WritingRun(Run):
         """Where an answer ends.
 
         Returns:
-            The tokens that end it, such as <|im_end|>, and the texts before which it ends.
+            The tokens that end it, such as `<|im_end|>`, and the stop strings before which it ends.
 
         Raises:
-            RegardError: If the template cannot write a dialogue.
+            RegardError: If the template cannot render a dialogue.
         """
         closing = self.tokenizer.encode_template(self.template.closing)
         if closing[0] in self.tokenizer.specials and self.tokenizer.kind == "imported":
@@ -113,13 +113,15 @@ class WritingRun(Run):
 
         Args:
             prompt: The beginning of the text.
-            max_tokens: The most tokens to write.
-            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
-            temperature: 0 always writes the most probable token (greedy); 1 unless given.
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            seed: The seed of the draws.
-            lines: Stop after this many lines; 0 is no limit.
+            max_tokens: The maximum number of tokens to generate.
+            sampling: The sampling settings, including penalties and constraints. Alternatively, give some of its
+                fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy). Default: 1.
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            seed: The random seed of sampling.
+            lines: Stop after this many lines; 0 means no limit.
             on_reread: Called with the number of tokens that are read again when the model's context is full.
 
         Returns:
@@ -148,21 +150,23 @@ class WritingRun(Run):
         lines: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """Continue a prompt, and give each piece of the text as soon as it is written.
+        """Continue a prompt, and yield each piece of the text as soon as it is complete.
 
         Args:
             prompt: The beginning of the text.
-            max_tokens: The most tokens to write.
-            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
-            temperature: 0 always writes the most probable token (greedy); 1 unless given.
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            seed: The seed of the draws.
-            lines: Stop after this many lines; 0 is no limit.
+            max_tokens: The maximum number of tokens to generate.
+            sampling: The sampling settings, including penalties and constraints. Alternatively, give some of its
+                fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy). Default: 1.
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            seed: The random seed of sampling.
+            lines: Stop after this many lines; 0 means no limit.
             on_reread: Called with the number of tokens that are read again when the model's context is full.
 
         Yields:
-            The new text, without the prompt. A piece ends where a character does.
+            The new text, without the prompt. Characters are never split.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -195,9 +199,9 @@ class WritingRun(Run):
 
         Args:
             prompt: The text so far. If it is longer than the model's context, its end is read.
-            sampling: How to draw.
-            top: The most tokens to return.
-            writable: Leave out tokens that would not be drawn, and parts of characters.
+            sampling: The sampling settings.
+            top: The maximum number of tokens to return.
+            writable: Leave out tokens that cannot be sampled, and parts of characters.
 
         Returns:
             The most probable tokens, best first.
@@ -227,13 +231,13 @@ class WritingRun(Run):
         return found
 
     def as_read(self, text: str) -> str:
-        """Spell a text as the model's tokens do.
+        """Encode a text and decode it again.
 
         Args:
             text: Any text.
 
         Returns:
-            The text after normalization, without spaces that no token holds.
+            The text after normalization, without spaces that no token contains.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -254,24 +258,26 @@ class WritingRun(Run):
         rows: int | None = None,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """Finish many lines. They are written side by side, and none depends on the others.
+        """Complete many lines in batches and in constant memory. No line depends on the others.
 
-        Memory does not grow with their number. The draws of a line depend on the seed and on its number.
+        The samples of a line depend only on the seed and its line number.
 
         Args:
             prompts: The beginnings of the lines: a list, an open file, or one string.
-            max_tokens: The most tokens to write for each.
-            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
-            temperature: 0 always writes the most probable token (greedy); 1 unless given.
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            seed: The seed of the draws.
-            before: The number of the first line, where lines before it were completed earlier.
-            rows: The lines that are written at once; only memory and speed depend on it.
+            max_tokens: The maximum number of tokens to generate for each line.
+            sampling: The sampling settings, including penalties and constraints. Alternatively, give some of its
+                fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy). Default: 1.
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            seed: The random seed of sampling.
+            before: The number of lines completed in earlier calls.
+            rows: The number of lines in a batch. It affects only memory and speed.
             on_reread: Called with the number of tokens that are read again when the model's context is full.
 
         Yields:
-            The whole line for each prompt, in their order.
+            The complete line of each prompt, in order.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -298,12 +304,12 @@ class WritingRun(Run):
         return engine
 
     def new_engine(self, sampling: Sampling, rows: int | None = None, *, one_line: bool = False) -> Engine:
-        """Build an engine that writes many texts at once, for a caller who submits texts and steps it.
+        """Build an engine that generates many texts at once, for callers that submit texts and run its steps.
 
         Args:
-            sampling: How to draw.
-            rows: The texts that are written at once.
-            one_line: Write no line breaks but the one that ends a text.
+            sampling: The sampling settings.
+            rows: The number of texts in a batch.
+            one_line: Generate no line break except the one that ends a text.
 
         Returns:
             The engine.
@@ -326,15 +332,16 @@ class WritingRun(Run):
     def opening(self, prompt: str, *, exact: bool = False) -> Prompt:
         """Encode a prompt.
 
-        Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
-        The space is left out of what is read, and the next token must bring it, if any may that is written.
+        In byte-pair encoding, a space belongs to the word after it, so a prompt that ends in a space would ask for a
+        word without one. This space is therefore not read, and the next token must begin with it, if any allowed token
+        does.
 
         Args:
             prompt: The beginning of a text.
-            exact: Read a space at its end as well.
+            exact: Also read a space at the end.
 
         Returns:
-            The tokens to read, and the tokens that may not come next.
+            The tokens to read, and the tokens that must not come next.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -352,12 +359,12 @@ class WritingRun(Run):
         return [n for n in range(self.tokenizer.vocabulary) if n not in with_space]
 
     def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
-        """Search for the most probable ways to finish the prompt's line.
+        """Search for the most probable completions of the prompt's line.
 
         Args:
             prompt: The beginning of the line.
-            width: The number of hypotheses that each step keeps.
-            max_tokens: The most tokens to write.
+            width: The number of hypotheses kept at each step.
+            max_tokens: The maximum number of tokens to generate.
 
         Returns:
             The lines with their log-probabilities in nats, best first.
