@@ -36,10 +36,10 @@ def lecture_example(name: str, text: str | None = None) -> WorkedExample:
     a = len(string) - b
     ratio = lambda e: f"{b}·{e} / ({b}·{e} + {a})" if b != 1 else f"{e} / ({e} + {a})"  # noqa: E731
     sections = [
-        *_worked("DAN (002:41)", average_model(), string, f"{b}/{len(string)}"),
-        *_worked("q = (0, 1), 3 for e (002:37)", looking_model(math.log(3)), string, ratio("3") + " = {found:.3g}"),
+        *_worked("DAN", average_model(), string, f"{b}/{len(string)}"),
+        *_worked("q = (0, 1), with e rounded to 3", looking_model(math.log(3)), string, ratio("3") + " = {found:.3g}"),
         *_worked("q = (0, 1)", looking_model(1.0), string, ratio("e") + " = {found:.3f}"),
-        *_worked("q = (0, 10) (002:47)", looking_model(10.0), string, ratio("e¹⁰") + " = {found:.5f}"),
+        *_worked("q = (0, 10)", looking_model(10.0), string, ratio("e¹⁰") + " = {found:.5f}"),
         half_at(10.0),
     ]
     return WorkedExample(PREFIX + example, string, len(string) - 1, "", None, string[-1], "", tuple(sections))

@@ -173,7 +173,7 @@ def _score(evaluation: Mapping[str, Any]) -> str:
     for key, value in evaluation.items():
         words = value.get("signature") if isinstance(value, Mapping) else value  # of BLEU, how it was computed
         if isinstance(words, (str, int)):
-            told.append({"what": key.replace("_", " "), "value": words})
+            told.append({"what": key.replace("_refused", " not defined").replace("_", " "), "value": words})
     columns = {"what": "measured", "value": "value"}
     how = folded("How it was measured", table(told, columns | {"what": "about"}))
     return heading(f"Score on the {evaluation['split']} split") + table(scores, columns) + how

@@ -20,7 +20,7 @@ def search_sections(branches: Sequence[Branch], step: int, length_penalty: float
     shown = [*kept, *[branch for branch in here if not branch.kept][: max(0, SHOWN - len(kept))]]
     sections = []
     if shown:
-        about = f"{len(kept)} of the {len(here)} best beginnings are kept."
+        about = f"{len(kept)} of the {len(here)} best candidates are kept."
         sections.append(Section("beam search: candidates", tuple(_candidate(branches, one) for one in shown), about))
     ended = sorted((branch for branch in branches if branch.rank), key=lambda branch: branch.rank)
     if ended:

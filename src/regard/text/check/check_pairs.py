@@ -205,7 +205,7 @@ def _random_leak(sources: Sequence[str], targets: Sequence[str]) -> PairOverlap:
     trained_sources, trained_targets = {one for one, _ in known}, {other for _, other in known}
     both, chosen = set(known), [pair for pair, out in zip(pairs, held_out) if out]
     return PairOverlap(
-        "a random test split",
+        "a random 5 % test split",
         len(chosen),
         sum(one in trained_sources for one, _ in chosen),
         sum(other in trained_targets for _, other in chosen),
