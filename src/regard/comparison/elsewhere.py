@@ -158,7 +158,7 @@ class Ray:
     """Tasks of one run each, on the cluster that RAY_ADDRESS names, or else on one that is started on this machine."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves this machine unasked
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
 

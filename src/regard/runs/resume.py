@@ -80,7 +80,7 @@ def resume(
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
-    """The recipe with other settings, if the run stays what it is with them."""
+    """The recipe with changed settings; a setting that would change the model is an error."""
     for section, values in settings.items():
         for name in values:
             if section != "training" or name not in MAY_CHANGE:

@@ -1,6 +1,6 @@
-"""What every run has, whatever its task: a folder, a recipe, tokenizers, a model, and what was measured in training.
+"""The base of all runs: a folder, a recipe, tokenizers, a model and its training metrics.
 
-`LanguageRun`, `TranslationRun` and `ClassificationRun` add what can be done with it.
+`LanguageRun`, `TranslationRun` and `ClassificationRun` add the operations of their tasks.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from regard.text.readers.encodings import UTF8
 from regard.text.readers.sources import TextLines
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are taken as they stand
-ENGINES = 4  # that a run keeps, for different ways to decode
+WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are used whole
+ENGINES = 4  # engines that a run keeps, for different ways of decoding
 
 
 @checked
@@ -145,7 +145,7 @@ class Run:
         return tokens
 
     def _engine_for(self, how: Hashable, build: Callable[[], Any]) -> Any:
-        """The engine that decodes in this way, kept for the next call: on a GPU it has recorded its steps."""
+        """The engine for this way of decoding, reused by later calls: on a GPU it has captured its steps."""
         if how not in self._engines:
             while len(self._engines) >= ENGINES:
                 del self._engines[next(iter(self._engines))]
@@ -153,8 +153,9 @@ class Run:
         return self._engines[how]
 
     def _seen_in_training(self, asked: TextLines | Pairs, *, own: bool) -> dict[str, Any]:
-        """How much of a text it was trained on; of its `own` held-out text a run says so if it started from another
-        run, which may have been trained on it."""
+        """How much of a text the run was trained on. For its `own` held-out text, this is reported only if the run was
+        fine-tuned: its parent may have been trained on the text.
+        """
         return {} if own and self.recipe.start is None else seen_in_training(self.folder, self.recipe, asked)
 
 
@@ -206,7 +207,7 @@ class PairRun(Run):
         if not isinstance(data, (str, Path)):
             refuse_reading(columns, encoding)
             return PairCorpus("a list", {GIVEN: Pairs(*sides(data))}, mine.source, mine.target, disjoint=True)
-        swap = mine.swap and not columns  # columns that are asked for are source and target already
+        swap = mine.swap and not columns  # requested columns are already in the order source, target
         return open_pairs(
             data,
             source=mine.source,
@@ -308,7 +309,7 @@ class PairRun(Run):
 
 
 def given_state(state: Any) -> State | None:
-    """The state that a run was called with; None, or the lecture's hidden_state = [0, 0, 0, 0], is the beginning."""
+    """The state that a run was called with; None or the lecture's hidden_state = [0, 0, 0, 0] is the initial state."""
     if state is None or (isinstance(state, dict) and "seen" in state):
         return state
     if not isinstance(state, (str, dict)):

@@ -70,7 +70,7 @@ class History(list[Entry]):
         return axes
 
     def _repr_html_(self) -> str:
-        """In a notebook: the validations as a table, or all there is where none was made."""
+        """In a notebook: the validations as a table, or all rows if there are no validations."""
         rows = self.validations or self
         headings = HEADINGS | {key: key.replace("_", " ") for entry in rows for key in entry}
         return table(rows, headings)

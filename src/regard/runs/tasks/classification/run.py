@@ -171,7 +171,7 @@ class ClassificationRun(PairRun):
         yield from (Labelling() for _ in waiting)
 
     def _log_probabilities(self, sources: Iterable[Sequence[int]], ahead: int = AHEAD) -> Iterator[np.ndarray]:
-        """Among the labels alone: <eos> and <unk> stand for none."""
+        """Log-probabilities of the labels only: <eos> and <unk> are not labels."""
         return label_log_probabilities(
             self.model, sources, eos=self.tokenizer.eos, forbidden=self.tokenizer.specials, ahead=ahead
         )
@@ -240,7 +240,7 @@ class ClassificationRun(PairRun):
         }
 
     def _label_all(self, cut: TokenPairs, name: str) -> tuple[list[str], list[float]]:
-        """Each line's most probable label, and −log P of its true one where that is known."""
+        """The most probable label of each line, and −log P of the true label if it is known."""
         predicted, nats = [], []
         sources = (cut.source_of(number).tolist() for number in range(len(cut)))
         with progress(f"labelling {name}", len(cut), unit=" lines") as bar:
@@ -342,7 +342,7 @@ class ClassificationRun(PairRun):
         from regard.insight.interventions.changing import trace_changed
         from regard.insight.tracing import trace_classification
 
-        self.source_tokens(text, 1)  # refused where it is longer than anything the model has learned from
+        self.source_tokens(text, 1)  # an error if it is longer than all training texts
         made = partial(
             trace_classification,
             self.model,

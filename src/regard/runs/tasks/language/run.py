@@ -1,13 +1,14 @@
-"""The run of a language model: call it, evaluate it, let it write, let it score (`folder.py` describes its files).
+"""The run of a language model: predict, evaluate, generate, score (`folder.py` describes its files).
 
-In Python the lecture's loop works on it with plain strings:
+The lecture's loop works on it with plain strings:
 
     run, state = regard.load("runs/mine"), None
     for word in run.words("I love nebully"):
         prediction, state = run(word, state)
     prediction.top(5)
 
-`run.words` cuts a text as the model does: a word model gives ["I", "love", "nebully"], byte pairs keep their spaces.
+`run.words` splits a text into the model's tokens: a word model gives ["I", "love", "nebully"], byte pairs keep their
+spaces.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from regard.insight.arithmetic.ngram import Counted
     from regard.insight.trace import Trace
 
-COLUMNS = 256  # tokens whose predictions are looked at together
+COLUMNS = 256  # tokens per batch of predictions
 
 
 @checked
@@ -187,17 +188,17 @@ class LanguageRun(WritingRun):
         return corpus_of(self.folder, self.recipe)
 
     def _whole_or_split(self, data: GivenLines | None, columns: str, split: str | None, encoding: str) -> Corpus:
-        """Another file as a whole, unless a split is named; of the run's own file, its splits."""
+        """Another file as a whole, unless a split is named; for the run's own file, its splits."""
         if is_whole_file(data, split) and (split == ALL or (split is None and not self._owns(data))):
             usual = self.recipe.data.columns
             return open_whole(Path(data), WHOLE, columns=columns, usual=usual, encoding=encoding)
         return self.corpus(data, columns, encoding)
 
     def _owns(self, file: str | Path) -> bool:
-        """True if it was trained on this file."""
+        """True if the run was trained on this file."""
         try:
             return Path(with_data_found(self.folder, self.recipe).data.corpus).resolve() == Path(file).resolve()
-        except RegardError:  # it was imported, or what it was trained on is gone
+        except RegardError:  # it was imported, or its training data were deleted
             return False
 
     # -- how probable is this ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The texts that a language model writes: sampled one by one, as a stream, side by side, or searched for."""
+"""Text generation by a language model: one text, a stream, a batch, or beam search."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from regard.text.dialogue_tokens import prompt_tokens
 
 @checked
 class WritingRun(Run):
-    """A run that continues a text."""
+    """A run that generates text."""
 
     @cached_property
     def chat_template(self) -> str:
-        """The template with which it writes dialogues, in Jinja; "" if it has none of its own."""
+        """Its Jinja template for dialogues; "" if it has none of its own."""
         return read_template(self.folder)
 
     @cached_property
     def template(self) -> ChatTemplate:
-        """Its chat template, or the plain one; it renders dialogues in a process of its own."""
+        """Its chat template, or the plain one; it renders dialogues in a separate process."""
         return template_of(self.chat_template, self.tokenizer)
 
     def reply(
@@ -81,7 +81,7 @@ class WritingRun(Run):
                     return
 
     def reply_ends(self) -> tuple[frozenset[int], tuple[str, ...]]:
-        """Where an answer ends.
+        """Find out how an answer ends.
 
         Returns:
             The tokens that end it, such as `<|im_end|>`, and the stop strings before which it ends.
@@ -125,7 +125,7 @@ class WritingRun(Run):
             on_reread: Called with the number of tokens that are read again when the model's context is full.
 
         Returns:
-            The prompt and what the model writes after it.
+            The prompt followed by the generated text.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -179,23 +179,23 @@ class WritingRun(Run):
         for _, tokens, _ in steps:
             read += self._content(how, tokens)
             text = self.tokenizer.decode(read)
-            if len(text) > len(written):  # else a character has bytes to come
+            if len(text) > len(written):  # otherwise a character is incomplete
                 yield text[len(written) :]
                 written = text
 
     def _lines(self, lines: int) -> int:
-        """The lines to write; a text that ends and begins with different tokens has one, whatever it contains."""
+        """The lines to generate; a text that begins and ends with different tokens is always one line."""
         return lines or int(self.tokenizer.begin != self.tokenizer.eos)
 
     def _content(self, how: Sampling, tokens: list[int]) -> list[int]:
-        """Tokens without the <eos> that ends a constrained text, and is not part of it."""
+        """The tokens without the final <eos> of a constrained text, which is not part of the text."""
         return tokens[:-1] if how.constrained and tokens[-1:] == [self.tokenizer.eos] else tokens
 
     @torch.no_grad()
     def choices(
         self, prompt: str = "", sampling: Sampling | None = None, top: int = 20, *, writable: bool = False
     ) -> list[NextToken]:
-        """The tokens that `generate` chooses the next one from.
+        """Return the tokens from which `generate` chooses the next one.
 
         Args:
             prompt: The text so far. If it is longer than the model's context, its end is read.
@@ -282,7 +282,7 @@ class WritingRun(Run):
         Raises:
             RegardError: If an argument is wrong.
         """
-        taken: deque[list[int]] = deque()  # what was read of the prompts that are still to be answered
+        taken: deque[list[int]] = deque()  # the tokens read for prompts that are not completed yet
 
         how = one_sampling(sampling, temperature, top_k, top_p)
 
@@ -319,7 +319,7 @@ class WritingRun(Run):
         """
         if rows is not None:
             check_range("--rows", rows, 1)
-        unseen = () if sampling.constrained else self.unseen  # a constraint may ask for bytes that are new to the model
+        unseen = () if sampling.constrained else self.unseen  # a constraint may require unseen bytes
         forbidden, eos = forbidden_tokens(self.tokenizer, unseen, one_line=one_line), self.tokenizer.eos
         how: dict[str, Any] = {"sampling": sampling, "guides": partial(self.constraints.begin, sampling)}
         return Engine(self.model, eos=eos, forbidden=forbidden, rows=rows, install=self.install, **how)
@@ -352,7 +352,7 @@ class WritingRun(Run):
 
     @cached_property
     def _without_space(self) -> list[int]:
-        """Tokens that do not begin with a space, of byte pairs; none where all others are forbidden."""
+        """The byte-pair tokens that do not begin with a space; empty if all others are forbidden."""
         with_space = {n for n, token in enumerate(self.tokenizer.tokens) if token.startswith(" ")}
         if self.tokenizer.kind not in ("bpe", "imported") or with_space <= {*self.forbidden}:
             return []

@@ -58,7 +58,7 @@ class TranslationRun(PairRun):
     """
 
     model: Translator
-    searcher: Searcher | None = None  # another program that searches in the place of ours
+    searcher: Searcher | None = None  # another program that searches instead of Regard
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class TranslationRun(PairRun):
 
     @property
     def _beam_engine(self) -> Searcher | None:
-        """For searches on a GPU. Elsewhere the plain search."""
+        """The engine for searches on a GPU; other devices use the plain search."""
         if self.searcher is not None:
             return self.searcher
         if self.model.device.type != "cuda":
@@ -250,7 +250,7 @@ class TranslationRun(PairRun):
         return Translation(text, hypothesis.log_probability, hypothesis.score, tokens, hypothesis.finished)
 
     def _explained(self, line: str, source: list[int], found: list[Hypothesis], attention: bool) -> list[Translation]:
-        """The translations with what they looked at, from one more reading of each by the written equation."""
+        """The translations with their attention, from one more pass over each with the reference implementation."""
         explained = explain_hypotheses(self.model, [source] * len(found), found, eos=self.tokenizer.eos)
         shown = []
         for hypothesis, seen in zip(found, explained, strict=True):
@@ -365,7 +365,7 @@ class TranslationRun(PairRun):
         from regard.insight.interventions.changing import trace_changed
         from regard.insight.tracing import trace_translation
 
-        self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
+        self.source_tokens(source, 1)  # an error if it is longer than all training texts
         made = partial(
             trace_translation,
             *(self.model, self.source_tokenizer, self.tokenizer, source, target),
