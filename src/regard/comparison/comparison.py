@@ -34,8 +34,8 @@ from regard.runs.lists import GivenData, as_file
 from regard.runs.store.lock import claimed, free_folder
 from regard.systems.own.code import is_own, trust_code
 
-MIN_SEEDS = 3  # of each trained system, before a difference is called significant
-ALL = 1000  # jobs at a time on other machines, which have a queue of their own
+MIN_SEEDS = 3  # seeds of each trained system, before a difference is called significant
+ALL = 1000  # jobs at a time on other machines, which have their own queue
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 
 
@@ -144,12 +144,14 @@ class Comparison:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each system, best first; numbers over several seeds are means."""
+        """One row for each system, best first; numbers over several seeds are means."""
         return sorted(map(self._row, range(len(self.plan.entrants))), key=self._rank)
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Key of a row → heading; without columns that no row has, such as alignment errors without gold links."""
+        """Key of a row → heading, without columns that are empty in all rows, such as alignment errors without gold
+        links.
+        """
         headings = self.task.columns.headings
         return {key: heading for key, heading in headings.items() if any(row.get(key) is not None for row in self.rows)}
 
@@ -166,7 +168,9 @@ class Comparison:
 
     @property
     def enough_seeds(self) -> bool:
-        """Only then is a difference called significant: with fewer seeds, two trainings of one system often differ."""
+        """Whether there are enough seeds to call a difference significant: with fewer, two runs of one system often
+        differ.
+        """
         return self.fewest_seeds >= MIN_SEEDS
 
     @cached_property
@@ -191,7 +195,7 @@ class Comparison:
 
     @cached_property
     def trials(self) -> dict[str, list[dict[str, Any]]]:
-        """The trials of each system, if they were tuned: what was set, and the best validation loss."""
+        """The trials of each system, if they were tuned: the settings and the best validation loss of each trial."""
         return dict(self.plan.facts.get("tuning") or {})
 
     @property
@@ -246,7 +250,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The corpus, the split, and what was equal for all systems."""
+        """The corpus, the split, and the quantity that was equal for all systems."""
         facts, task, budget = self.plan.facts, self.task, group_digits(self.plan.budget)
         equal = {
             "tokens": f"{task.neural} read {budget} {task.tokens}",
@@ -258,7 +262,7 @@ class Comparison:
 
     @property
     def ranking(self) -> str:
-        """Best first, and which of them do not differ."""
+        """The systems, best first, and the groups that do not differ."""
         labels = [row["label"] for row in self.order]
         words = "These runs by" if self.fewest_seeds == 1 else "By"
         words += f" {self.task.score_name}: {', '.join(labels)}" + (" (best first)" if len(labels) > 1 else "")
@@ -276,13 +280,13 @@ class Comparison:
 
     @property
     def alpha(self) -> str:
-        """The bound of a p-value, and for how many pairs p-values are corrected."""
+        """The significance level, and the number of pairs for which p-values are corrected."""
         pairs = len(self.differences)
         return f"{1 - LEVEL:.2f}" + (f", corrected for {pairs} pairs" if pairs > 1 else "")
 
     @property
     def noise(self) -> str:
-        """What the intervals cover if there are too few seeds for the word significant."""
+        """The sources of noise that the intervals cover if there are too few seeds for a significance test."""
         return f"the noise of {self.task.documents}" + (" and of two seeds" if self.fewest_seeds == 2 else "")
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -323,7 +327,7 @@ class Comparison:
         }
 
     def _tuning(self, label: str) -> dict[str, Any]:
-        """What tuning chose and bought, for a tuned row."""
+        """The settings that tuning chose and the improvement, for a tuned row."""
         if not (trials := self.trials.get(label)):
             return {}
         curve = [
@@ -344,6 +348,6 @@ def _finite(value: float | None) -> bool:
 
 
 def check_free(path: Path | None, option: str) -> None:
-    """Refuses an existing output file, before training rather than after."""
+    """Refuses an existing output file before training, not after it."""
     if path is not None and path.exists():
         raise RegardError(f"{path} already exists; {option} writes a new file.")

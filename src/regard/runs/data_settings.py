@@ -14,7 +14,7 @@ HEADER = "whether the first line of a table names its columns: yes, no, or auto 
 NORMALISE = "Unicode normalization: nfc, nfkc or none"
 MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
 TOKENIZERS = ("auto", "word", "char", "byte", "bpe", "imported")  # the last of runs that were imported with their own
-TOKENIZER = "word, char, byte or bpe; auto = by the corpus; imported = of an imported model"
+TOKENIZER = "word, char, byte or bpe; auto = depends on the corpus; imported = the tokenizer of an imported model"
 VOCABULARY = "maximum number of symbols; 0 = all words or characters; for bpe, depends on the corpus"
 
 
@@ -53,7 +53,7 @@ class PairDataSettings(CheckedSettings):
     source: str = setting("", "for files such as train.de and train.en: the language to translate from, e.g. de")
     target: str = setting("", "for files such as train.de and train.en: the language to translate into, e.g. en")
     swap: bool = setting(False, "swap source and target")
-    also: str = setting("", "more training pairs, with a weight for each file: more.tsv:2,other.tsv:0.5")
+    also: str = setting("", "files with more training pairs, each with a weight: more.tsv:2,other.tsv:0.5")
     monolingual: str = setting("", "text in the target language, for back-translation (Sennrich et al. 2016)")
     translator: str = setting("", "run that translates data.monolingual into the source language")
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
@@ -61,7 +61,7 @@ class PairDataSettings(CheckedSettings):
     joint: bool = setting(True, "one vocabulary for both sides; false = one for each")
     normalise: str = setting("auto", f"{NORMALISE}; auto = nfc", choices=NORMAL_FORMS)
     bpe_dropout: float = setting(0.0, "share of merges skipped at random (Provilkov et al. 2020)", **RATE)
-    longest: int = setting(256, "leave out pairs with more tokens than this on either side, and count them", ge=1)
+    longest: int = setting(256, "leave out pairs with more tokens than this on either side", ge=1)
     truncate: bool = setting(False, "truncate sides that are too long, instead of leaving out the pair")
     split: str = setting(
         "auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)", choices=SPLITS
