@@ -1,8 +1,8 @@
 """`gpt` as Hugging Face's GPT2LMHeadModel, and vice versa: the same blocks under different names.
 
-Theirs holds linear maps as [in, out] (`Conv1D`), ours as [out, in]. Positions at the input become the table that GPT-2
-adds, missing biases are zeros, and a factor s on the word vectors is in the table: where that also predicts, the last
-layer norm is divided by s.
+GPT2LMHeadModel stores linear maps as [in, out] (`Conv1D`), Regard as [out, in]. Positions at the input become the table
+that GPT-2 adds, missing biases are zeros, and a factor s on the word vectors is multiplied into the table: if it is
+tied to the output, the last layer norm is divided by s.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _positions(model: GPT) -> Tensor:
 
 
 def as_huggingface(model: GPT, config: dict[str, Any]) -> dict[str, Tensor]:
-    """For GPT2LMHeadModel: with its prefix, and linear maps as [in, out]."""
+    """The tensors for GPT2LMHeadModel: with its prefix, and linear maps as [in, out]."""
     tensors = tensors_of(model)
     output = tensors.pop("output.weight", None)
     named = {

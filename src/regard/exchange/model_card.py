@@ -113,7 +113,7 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
         return run.evaluate(), ""
     except RegardError as error:
         say(f"note: the model card has no scores: {error}")
-        return {}, "Not measured when it was exported."  # the error may name folders of this machine
+        return {}, "Not measured when it was exported."  # the error message may contain paths of this machine
 
 
 def _value(score: Any) -> float:

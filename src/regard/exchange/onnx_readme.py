@@ -37,7 +37,7 @@ tokens = [facts["eos"]]
 
 BEGIN = """\
 shapes = facts["graphs"]["model"]["inputs"]
-sizes = {"rows": 1, "past": 0}  # one text, of which nothing has been read
+sizes = {"rows": 1, "past": 0}  # one text, not read yet
 state = {
     name: np.zeros([sizes.get(size, size) for size in leaf["shape"]], leaf["type"])
     for name, leaf in shapes.items()

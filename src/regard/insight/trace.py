@@ -1,12 +1,12 @@
 """A trace: everything that a model computed while it read one text, in one form for every system.
 
-It is filled through `explain`, the written equation, which the laws hold equal to the fast path. Arrays are NumPy; T
-counts the steps (a step reads one token and predicts the next), S the tokens that are attended to.
+It is filled by `explain`, the reference implementation, which equals the fast path (a law). Arrays are NumPy; T is the
+number of steps (a step reads one token and predicts the next), S the number of tokens attended to.
 
     trace = run.trace("the dog ran")
     trace.attention["self/0"][head, t, s]      the attention of step t to token s
-    trace.attention_matrix("self/0")                     the same with the words of its rows and columns
-    trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: how much token s weighs in the loss of step t
+    trace.attention_matrix("self/0")           the same with the words of its rows and columns
+    trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: the influence of token s on the loss of step t
     trace.show("self/0")                       its heads as figures, in a notebook
 """
 
@@ -41,10 +41,10 @@ class Branch:
     step: int  # from 1
     token: str
     log_probability: float  # of the whole path
-    kept: bool  # among the width best of its step; else it was pruned
+    kept: bool  # among the `width` best of its step; otherwise it was pruned
     finished: bool = False  # it wrote <eos>
     rank: int = 0  # of a returned hypothesis' last branch: 1 = best; 0 = none
-    score: float | None = None  # of the same: what it was ranked by, log_probability / length^length_penalty
+    score: float | None = None  # of the same: its ranking score, log_probability / length^length_penalty
     text: str = ""  # of the same: the whole hypothesis
 
 
@@ -55,9 +55,9 @@ class Matrix:
     values: np.ndarray  # [rows, columns], or [heads, rows, columns]
     rows: tuple[str, ...]  # the token of each row
     columns: tuple[str, ...]
-    of_rows: str  # "source", "read" or "written": what the rows are
+    of_rows: str  # the kind of the rows: "source", "read" or "written"
     of_columns: str  # "source" or "read"
-    causal: bool = False  # a row sees no later column
+    causal: bool = False  # a row cannot see later columns
 
     @property
     def seen(self) -> np.ndarray:
@@ -194,7 +194,7 @@ class Trace:
         return {name: self._losses(matrix, of) for name, (matrix, of) in found.items() if matrix is not None}
 
     def _losses(self, values: np.ndarray, of: str) -> Matrix:
-        """With a row for each word that is predicted."""
+        """The matrix with a row for each predicted word."""
         return Matrix(values, self.targets, self.source if of == "source" else self.tokens, "written", of)
 
     @checked
