@@ -1,5 +1,5 @@
 """A page that is one file, made of the lab's own styles and modules (`lab/static`): a report, a trace, an answer in a
-notebook. It loads nothing, and its content policy lets it load nothing and run no other script."""
+notebook. It loads nothing, and its content security policy forbids loading and any other script."""
 
 from __future__ import annotations
 

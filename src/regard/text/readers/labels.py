@@ -23,7 +23,7 @@ from regard.text.tokenizers.pair_tokens import MAX_PAIR_TOKENS, TokenPairs, enco
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 MAX_LABELS = 1000  # more than this are not labels
-FEW_LABELS = 10  # a file of few lines may have this many
+FEW_LABELS = 10  # a short file may have this many
 
 
 def clean(label: str) -> str:
