@@ -28,7 +28,7 @@ IMPOSSIBLE = -1e30  # below this a log probability counts as log 0 (n-gram model
 STEPS_BETWEEN_LOOKS = {
     "cpu": 1,
     "cuda": 8,
-}  # how often the host checks which sources are done, which synchronizes a GPU
+}  # steps between the host's checks for finished sources, which synchronize a GPU
 WATCHED = 3  # times the width: how many candidates of each step `watch` gets
 LEAVE_TOGETHER = 8  # finished sources leave when they are 1/8 of the batch: removing copies the memory of the rest
 

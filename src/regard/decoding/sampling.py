@@ -4,7 +4,7 @@
                                   and the words with at least `min_p` of the highest P' (Nguyen et al. 2024)
 
 A draw inverts the cumulative distribution in the order of the vocabulary; only `top_p` sorts. Words as probable as the
-last one of a set belong to it, too. Each text has its own generator, keyed by (seed, its number), so it does not depend
+last one of a set also belong to it. Each text has its own generator, keyed by (seed, its number), so it does not depend
 on the rest of the batch. Penalties, biases and constraints depend on the text so far: see adjustments.py.
 """
 
@@ -97,7 +97,7 @@ class Sampling:
 
 
 class FrozenBias(dict[int, float]):
-    """A dictionary that can be part of a key; nobody changes it."""
+    """A dictionary that can be part of a key; it is never changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

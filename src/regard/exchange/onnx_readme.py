@@ -63,7 +63,7 @@ print(tokenizer.decode(written))
 
 
 def example(run: AnyRun) -> str:
-    """The program: a translation, a label, or the rest of a line, always by the most probable token."""
+    """The example program: a translation, a label, or the rest of a line, by greedy decoding."""
     if run.source_tokenizer is None:
         return OPEN.replace("{source_tokenizer}\n", "") + BEGIN + WRITE
     same = run.source_tokenizer is run.tokenizer

@@ -91,7 +91,7 @@ def _embedded(run: AnyRun, page: str) -> str:
 
 
 def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
-    """Everything that the worker needs but the numbers, which are added to `block`."""
+    """Everything that the worker needs, except the weights, which are added to `block`."""
     model, task = run.model, task_of(run).name
     about = {
         "system": str(run.recipe.system).rpartition(":")[2],
@@ -333,7 +333,7 @@ def log_probabilities(run: AnyRun, ids: list[int], source: list[int] | None) -> 
 
 
 def answer(run: Any, line: str) -> str:
-    """A label, a greedy translation, or a line begun with its first words and continued greedily."""
+    """A label, a greedy translation, or a greedy continuation of the first words of a line."""
     task = task_of(run).name
     if task == "classification":
         return str(run.classify(line))

@@ -24,7 +24,7 @@ class Parity:
 
 
 def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = False) -> list[list[int]]:
-    """Rows of token ids to compare on: drawn from the vocabulary with a fixed seed, each within the model's reach."""
+    """Rows of token ids for the comparison, drawn from the vocabulary with a fixed seed, within the model's context."""
     tokenizer = (run.source_tokenizer if source else None) or run.tokenizer
     first = len(tokenizer.specials)
     if tokenizer.vocabulary <= first:

@@ -131,7 +131,7 @@ def trained_on(folder: Path, recipe: Recipe) -> Iterator[int]:
 
 
 def seen_in_training(folder: Path, recipe: Recipe, asked: TextLines | Pairs) -> dict[str, Any]:
-    """How much of a text a run and its ancestors were trained on: a sentence, and the share where it can be known."""
+    """How much of a text a run and its ancestors were trained on: a sentence, and the share if it is known."""
     counts = Counter(asked.hashes())
     ancestors, own, unknown = Ancestors(), set[int](), []
     try:

@@ -1,4 +1,4 @@
-"""The minimal GRU: gates that do not look at the past, so that training need not wait for it.
+"""The minimal GRU: its gates do not depend on the past, so training is parallel over time.
 
     x = E[w_t],   x = x + W_o h,   x = x + FF(RMSNorm(x))  layers times,   P(w_{t+1}) = softmax(E RMSNorm(x))
     h_t = (1 − z_t) * h_{t-1} + z_t * n_t,   z_t = σ(W_z x_t + b_z),   n_t = W_n x_t + b_n,   of RMSNorm(x)
