@@ -78,8 +78,8 @@ def compare(
         on: "slurm" or "ray", to run on other machines; options are given as in "slurm:partition=gpu,time=600".
         placebo: Compare each system with itself, trained with other seeds, to measure how often the table shows a
             difference that does not exist.
-        tune: The number of trials for choosing each system's settings by validation loss, each with this budget, saved
-            in a folder next to `run`. 0 means the default settings.
+        tune: The number of tuning trials for each system. Each trial has this budget, and the trial with the best
+            validation loss determines the settings. The trials are saved in a folder next to `run`. 0 means no tuning.
 
     Returns:
         The comparison, with a row for each system.

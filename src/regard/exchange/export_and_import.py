@@ -26,7 +26,7 @@ def export(
     Args:
         run: The folder of the run, or the run itself. The export uses the files in the folder, so it contains the best
             weights.
-        to: "huggingface", "ctranslate2", "onnx", "page", "gguf", "archive" or "arpa".
+        to: The format: "huggingface", "ctranslate2", "onnx", "page", "gguf", "archive" or "arpa".
         out: The file or folder to write; it must not exist.
         options: Options of the format, such as {"quantization": "int8"} for ctranslate2.
         check: Also open the output in the target program and compare its results with Regard's.

@@ -32,10 +32,10 @@ from regard.systems.translator import Translator, explain_through, is_shared, ra
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    cell: str = setting("gru", "{}", choices=tuple(CELLS))
-    score: str = setting("additive", "α: {}", choices=SCORES)
+    cell: str = setting("gru", "recurrent cell: {}", choices=tuple(CELLS))
+    score: str = setting("additive", "attention score α: {}", choices=SCORES)
     bandwidth: float = setting(0.0, f"h, the bandwidth of a kernel ({', '.join(KERNELS)}); 0 = √width", ge=0)
-    feed: bool = setting(True, "feed the context into the cell (input feeding); false = only the prediction")
+    feed: bool = setting(True, "feed the context into the cell (input feeding); false = use it only for the prediction")
 
 
 class Bahdanau(Translator):

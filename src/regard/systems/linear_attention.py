@@ -21,7 +21,7 @@ from regard.systems import gpt
 
 @dataclass(frozen=True)
 class Settings(gpt.Settings):
-    position: str = setting("sinusoid", "{}", choices=INPUT_POSITIONS)
+    position: str = setting("sinusoid", "position encoding: {}", choices=INPUT_POSITIONS)
     feature: str = setting("elu", "φ of queries and keys: {} (random features)", choices=FEATURES)
     features: int = setting(0, "gaussian: number of random features; 0 = a head's width", ge=0)
     decay: str = setting("none", "decay of the state: {} (fixed for each head, or by a gate)", choices=DECAYS)

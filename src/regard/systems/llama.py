@@ -46,7 +46,7 @@ class Settings(CheckedSettings):
     feedforward: int = setting(
         0, "inner width of the gated feed-forward network; 0 = 8/3 × width, as many weights as GPT's 4 × width", ge=0
     )
-    head_width: int = setting(0, "components of a head; 0 = width / heads", ge=0)
+    head_width: int = setting(0, "size of a head; 0 = width / heads", ge=0)
     bias: str = setting("none", "linear maps with a bias: {}", choices=BIASES)
     epsilon: float = setting(RMS_EPSILON, "ε of RMSNorm", gt=0)
     theta: float = setting(THETA, "base of the rotary frequencies", gt=0)
