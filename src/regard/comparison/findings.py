@@ -182,7 +182,7 @@ def _other_order(comparison: Comparison) -> str:
             f"ordered {in_order(found.there)}. The two differ because systems read at different speeds; schedules "
             "that end there could change the second order."
         )
-    if found.level and end == "seconds" and not found.waited:  # equal seconds alone would hide this
+    if found.level and end == "seconds" and not found.waited:  # equal seconds would hide this
         pairs = "; ".join(f"{one} and {other}" for one, other in found.level)
         return f"On the validation text, {there}, perplexities were within 1 % of each other: {pairs}."
     return ""

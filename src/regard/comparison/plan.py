@@ -228,7 +228,7 @@ def make_plan(
     more: Mapping[str, Any] | None = None,
 ) -> Plan:
     """A new plan; `jobs` parallel runs share the CPU's threads; `rungs`, `tree`, `more`: other rows than the
-    question's, another identity, further facts."""
+    question's, another identity, more facts."""
     rungs, task = list(rungs or question.rungs()), task_named(question.task)
     for note in question.check_settings(question.rungs()):
         say(note)

@@ -92,7 +92,7 @@ class ComparedTask(ABC):
     always: ClassVar[tuple[str, ...]] = ()  # systems that every comparison has as a baseline
     reference: ClassVar[str]  # the system whose parameters the others are matched to
     neural: ClassVar[str]  # the name of the trained systems in sentences
-    tokens: ClassVar[str]  # the unit of training data that is held equal
+    tokens: ClassVar[str]  # the unit of training data that is equal for all systems
     score: ClassVar[str]  # the column that orders the rows …
     score_name: ClassVar[str]  # … in words
     more_is_better: ClassVar[bool]

@@ -101,7 +101,7 @@ def as_huggingface(model: Llama, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Llama, Mistral or Qwen2 folder; settings that `llama` does not have are refused."""
+    """Regard's settings for a Llama, Mistral or Qwen2 folder; a setting that `llama` does not have is an error."""
     config.must_be(hidden_act="silu", pretraining_tp=1)
     if _slides(config):
         config.wrong("its attention uses a sliding window, but Regard's covers the whole text")
@@ -168,7 +168,7 @@ def _biased(name: str, settings: Settings) -> bool:
 
 
 def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
-    """The state of our model from the tensors of theirs; rows of word vectors in their order."""
+    """The state dict of Regard's model from the tensors of the file; rows of word vectors in the file's order."""
     weights.ignore(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
     state = {"embedding.table.weight": weights.take("embed_tokens.weight", vocabulary, settings.width)}
     for name, theirs in _maps(settings):

@@ -37,7 +37,7 @@ Side = Literal["in", "out"]  # which sides of a map are vectors between blocks: 
 
 
 def check_settings(settings: Settings, form: str) -> None:
-    """Refuses settings that neither of their models can have, and says what to change."""
+    """Refuses settings that neither Marian nor Pegasus supports; the error names the change to make."""
     if settings.position != "sinusoid" or settings.combine != "add":
         what = f"model.position {settings.position}, combined by {settings.combine}"
         raise RegardError(f"{what}: {form} adds sine waves; train with --model.position sinusoid --model.combine add.")
@@ -177,7 +177,7 @@ def _positions(count: int, width: int) -> Tensor:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Marian or Pegasus folder; settings that `transformer` does not have are refused."""
+    """Regard's settings for a Marian or Pegasus folder; a setting that `transformer` does not have is an error."""
     norm = NORMS[config.values["model_type"]]
     config.must_be(static_position_embeddings=True, normalize_embedding=False, add_cross_attention=False)
     for name in ("ffn_dim", "attention_heads"):
@@ -226,7 +226,7 @@ def _start(config: Config) -> tuple[int, int] | None:
 
 
 def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
-    """The state of our model from the tensors of theirs; rows of word vectors in their order."""
+    """The state dict of Regard's model from the tensors of the file; rows of word vectors in the file's order."""
     width, inner = settings.width, settings.feedforward or 4 * settings.width
     decoder_layers = settings.decoder_layers or settings.layers
     back = _sines_first(width).argsort()

@@ -149,7 +149,7 @@ def _end_of(folder: Path, config: Config) -> Any:
 
 
 def template_of(folder: Path) -> str:
-    """The folder's chat template: a file of its own, or a field of tokenizer_config.json."""
+    """The folder's chat template: a separate file, or a field of tokenizer_config.json."""
     if (folder / CHAT_TEMPLATE).exists():
         return read_template(folder / CHAT_TEMPLATE)
     path = folder / "tokenizer_config.json"

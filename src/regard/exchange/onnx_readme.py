@@ -1,4 +1,4 @@
-"""The README of exported ONNX graphs: a program that uses them with `onnxruntime` and `tokenizers` alone."""
+"""The README of exported ONNX graphs: a program that uses them with only `onnxruntime` and `tokenizers`."""
 
 from __future__ import annotations
 

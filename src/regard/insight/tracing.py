@@ -57,7 +57,7 @@ def trace_language(
     """Trace a language model that reads `text` from the beginning of a line; "\\n" in it ends a line.
 
     Step t reads token t and predicts the next; the token after the last one is not known. With a `beam`, also the tree
-    of the search for the most probable ways to finish the line within `max_tokens`.
+    of the search for the most probable completions of the line within `max_tokens`.
     """
     _check(top=top, max_tokens=max_tokens, **({"beam": beam} if beam else {}))
     model.eval()

@@ -21,8 +21,8 @@ SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # for scre
 def offline_page(
     title: str, body: str, *, styles: Sequence[str], entry: str = "", style: str = "", sources: str = ""
 ) -> str:
-    """`body` is HTML. `styles` are files of the lab, `style` is further CSS; `entry`: the module that runs, if any.
-    `sources` are further sentences of the content policy."""
+    """`body` is HTML. `styles` are files of the lab, `style` is more CSS; `entry`: the module that runs, if any.
+    `sources` are additional directives of the content security policy."""
     whole, program = style_of(*styles) + style, script_of(entry) if entry else ""
     runs = f"; script-src '{_hash(program)}'" if program else ""
     policy = f"default-src 'none'; img-src data:; style-src '{_hash(whole)}'{runs}{sources}"

@@ -14,7 +14,7 @@ WIDE = 5  # columns that a phone shows at once
 
 
 def page(title: str, *parts: str, style: str = "") -> str:
-    """A whole HTML file from its parts (each already HTML), in the lab's design; `style` is further CSS. Figures of
+    """A whole HTML file from its parts (each already HTML), in the lab's design; `style` is more CSS. Figures of
     `svg.py` are drawn by the lab's charts where scripts may run."""
     body = "\n".join(part for part in parts if part)
     entry = "report" if "<figure data-figure=" in body else ""

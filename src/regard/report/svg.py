@@ -269,7 +269,7 @@ def _below(words: str, left: float, y: float) -> str:
 
 
 def _more(words: str) -> float:
-    """The height of further lines."""
+    """The height of additional lines."""
     return NEXT * (len(wrap(legible(words), MAX_LINE_LETTERS) or [""]) - 1)
 
 

@@ -26,7 +26,7 @@ class Data(ABC):
     corpus: Corpus | PairCorpus
     tokenizers: Tokenizers
     made_up = ""  # the checksum of pairs that back-translation added
-    chat_template = ""  # kept with the run; "" for none
+    chat_template = ""  # saved with the run; "" for none
     unit = ""  # what `tokens` counts, if it differs from what training.batch_tokens counts
 
     @property

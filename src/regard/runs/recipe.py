@@ -118,7 +118,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     for tree in trees:
         _lay_over(values, tree, sections, entry.name)
         if {"evaluate_every", "validations"} & _section(tree, "training").keys() == {"evaluate_every"}:
-            values["training"]["validations"] = 0  # it says how often, whatever an earlier tree said
+            values["training"]["validations"] = 0  # it sets the interval, whatever an earlier tree set
     try:
         built = {part: sections[part](**values[part]) for part in sections}
     except TypeError as error:  # only your own system's file can set an unknown key

@@ -366,7 +366,7 @@ def _open_download(download: Download, source: str, target: str) -> PairCorpus:
     return corpus if languages == usual else corpus.swapped()
 
 
-# Fewer and further training pairs
+# Fewer and additional training pairs
 
 
 def _fewer(corpus: PairCorpus, count: int) -> PairCorpus:

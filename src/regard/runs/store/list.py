@@ -62,7 +62,7 @@ class Summary:
     folder: Path
     facts: Mapping[str, Any]  # run.json; empty if that is damaged
     progress: Mapping[str, Any]  # of the checkpoint; empty for an n-gram
-    best: Mapping[str, Any]  # the validation that chose the weights, as noted beside them
+    best: Mapping[str, Any]  # the validation that selected the weights, as noted in their file
     state: str  # running, done, stopped, damaged or not begun
     damage: str  # why it cannot be opened
 

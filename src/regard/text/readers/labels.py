@@ -69,7 +69,7 @@ def encode_labelled(
     longest: int = MAX_PAIR_TOKENS,
     truncate: bool = False,
 ) -> TokenPairs:
-    """The ids of all lines that have a text and a label; a target is its label alone, with no `<eos>` after it."""
+    """The ids of all lines that have a text and a label; a target is only its label, without `<eos>`."""
     encoded = encode_pairs(pairs, source_tokenizer, target_tokenizer, longest=longest, truncate=truncate)
     target = numbers_of([pairs.targets[index] for index in encoded.kept], target_tokenizer)
     unknown = int(np.count_nonzero(target == target_tokenizer.unk))
