@@ -30,7 +30,7 @@ MAX_REPETITION, MAX_PENALTY, MAX_BIAS = 10.0, 2.0, 100.0  # the last two are Ope
 @checked
 @dataclass(frozen=True)
 class Sampling:
-    """How to choose the next token.
+    """The settings for choosing the next token.
 
     Attributes:
         temperature: The divisor of the logits; 0 always chooses the most probable token (greedy).

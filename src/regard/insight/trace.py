@@ -104,7 +104,7 @@ class Trace:
         spans: In a language model: where each token is in the (normalized) text.
         label: In classification: the most probable label.
         text: The text that was read.
-        translation: The translation that was generated.
+        translation: The generated translation.
         run: The name of the run's folder.
         notes: Sentences on which of these parts the system does not have, and why.
     """

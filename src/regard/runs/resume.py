@@ -44,7 +44,7 @@ def resume(
 
     Args:
         folder: The folder of the run.
-        settings: Settings to change. Only settings that leave the model the same can change, such as training.device.
+        settings: Settings to change. Only settings that do not affect the model can change, such as training.device.
         callbacks: As in `train`.
         track: As in `train`.
         began: The value of time.perf_counter() at which a budget in seconds began. Default: now.

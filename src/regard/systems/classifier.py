@@ -50,7 +50,9 @@ class Settings(CheckedSettings):
     bidirectional: bool = setting(True, "rnn, lstm, gru: read the source in both directions")
     heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", ge=1)
     position: str = setting(
-        "sinusoid", "self-attention, transformer: position encoding {}", choices=("none", "sinusoid", "rotary", "alibi")
+        "sinusoid",
+        "position encoding of self-attention and transformer: {}",
+        choices=("none", "sinusoid", "rotary", "alibi"),
     )
     dropout: float = setting(0.2, "dropout rate on word vectors, between layers and before the prediction", **RATE)
 

@@ -29,7 +29,9 @@ class GradientTraining(CheckedSettings):
     )
     batch_tokens: int = setting(4096, "tokens in one optimizer step", ge=1)
     accumulate: int = setting(
-        1, "micro-batches per step: less memory, same gradient; with dropout the masks differ", ge=1
+        1,
+        "micro-batches per step: more save memory and leave the gradient the same (dropout masks differ)",
+        ge=1,
     )
     optimizer: str = setting(
         "adamw",

@@ -231,7 +231,7 @@ class LanguageRun(WritingRun):
         """Compute the log-probability of each token of a text.
 
         Args:
-            ids: The token ids of the text. They may begin with the boundary `<eos>`: nothing predicts it, so both
+            ids: The token ids of the text. They may begin with the boundary `<eos>`, which is not predicted: both
                 results are None there.
             top: Also return this many of the most probable tokens at each position.
 
