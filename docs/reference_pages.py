@@ -99,6 +99,7 @@ def api_reference() -> str:
     ]
     for name in classes:
         members = "" if name in ("Model", "Cell", "Layer", "Comparison") else "   :members:\n"
+        members += "   :inherited-members: Run\n" if name.endswith("Run") and name != "Run" else ""
         parts.append(f"```{{eval-rst}}\n.. autoclass:: regard.{name}\n{members}```")
     return "\n\n".join(parts)
 

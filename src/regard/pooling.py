@@ -40,7 +40,7 @@ class Pooled(NamedTuple):
     Attributes:
         output: The weighted averages […, Tq, values' width].
         weights: […, Tq, m], at least 0; each row sums to 1.
-        empty: […, Tq] bool: no key was near enough, 0/0, and the weights are uniform; `empty.sum()` counts them.
+        empty: […, Tq] bool: True if no key was near enough (0/0); the weights of that query are then uniform.
     """
 
     output: Array
@@ -61,29 +61,29 @@ def attention(
     W_k: Array | None = None,
     v: Array | None = None,
 ) -> Pooled:
-    """The average of the values, weighted by how well their keys match the query.
+    """Average the values, weighted by how well their keys match the query.
 
-    NumPy in, NumPy out; if any argument is a torch tensor, so are the results, and gradients flow. Leading dimensions
-    are a batch and broadcast.
+    If any argument is a torch tensor, the results are tensors and gradients flow through them; otherwise they are NumPy
+    arrays. Leading dimensions are batch dimensions and broadcast.
 
     Args:
-        query: […, Tq, d], or one query [d]. With keys [m], numbers in any shape.
+        query: […, Tq, d], or one query [d]. If the keys are [m], numbers in any shape.
         keys: […, m, d], or m numbers [m].
         values: […, m, e], or m numbers [m].
         score: A name ("dot", "gaussian", "look-up", …), a Score with trained weights, or a function of queries and
-            keys that returns scores […, Tq, m], of which the softmax is taken.
-        bandwidth: The width h of a kernel, 1 unless given.
-        mask: […, Tq, m]: a key is hidden where it is False.
+            keys that returns scores […, Tq, m], to which the softmax is applied.
+        bandwidth: The bandwidth h of a kernel. Default: 1.
+        mask: […, Tq, m]: False hides a key from a query.
         M: The weights of the bilinear score [d, d′].
-        W_q: The queries' weights of the additive score [w, d].
-        W_k: The keys' weights of the additive score [w, d′].
-        v: The last weights of the additive score [w].
+        W_q: The query weights of the additive score [w, d].
+        W_k: The key weights of the additive score [w, d′].
+        v: The output weights of the additive score [w].
 
     Returns:
-        The weighted averages, the weights, and where no key was near enough.
+        The weighted averages, the weights, and a mask that is True for queries without a key near enough.
 
     Raises:
-        RegardError: If a shape, a name or a weight does not fit.
+        RegardError: If a shape, a name or a weight is invalid.
     """
     named = {"M": M, "W_q": W_q, "W_k": W_k, "v": v}
     given = {name: weight for name, weight in named.items() if weight is not None}
@@ -108,19 +108,19 @@ def attention(
 
 @checked
 def density(query: Array, keys: Array, kernel: str = "gaussian", *, bandwidth: float = 1.0) -> Array:
-    """Estimate the density that the keys were drawn from, at each query.
+    """Estimate, at each query, the probability density that the keys were drawn from.
 
     Args:
         query: As in `attention`.
         keys: As in `attention`.
         kernel: "gaussian", "boxcar", "triangular" or "epanechnikov".
-        bandwidth: The width h of the kernel.
+        bandwidth: The bandwidth h of the kernel.
 
     Returns:
         The density […, Tq].
 
     Raises:
-        RegardError: If a shape or a name does not fit.
+        RegardError: If a shape or a name is invalid.
     """
     check_choice("kernel", kernel, KERNELS)
     _check_settings(kernel, bandwidth, set())

@@ -4,7 +4,7 @@ from signal import SIGINT
 
 
 class RegardError(Exception):
-    """A mistake in the input, as one sentence that ends with the next step; the command line then exits with 2."""
+    """An error that the user can fix. Its message names the next step. On the command line, the exit status is 2."""
 
 
 class Stopped(Exception):

@@ -88,7 +88,7 @@ def exclusive_name(path: Path) -> Iterator[None]:
             remove_partial_files(path.parent, of=path.name)
             yield
         finally:
-            with suppress(OSError):  # where files that are open cannot be removed
+            with suppress(OSError):  # on systems where open files cannot be removed
                 if name_lock.stat().st_size == 0:
                     name_lock.unlink()
 

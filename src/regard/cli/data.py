@@ -209,8 +209,8 @@ def _print_pair_check(report: Any) -> None:
             print(f"{split}: {_labels(file)}" if file.labels else f"{split}: too few lines per label to count them.")
         elif len(report.files) == 1:
             leak = file.random_leak
-            shared = leak.sentence if leak.sources or leak.targets else "It would share no sentence with training."
-            print(f"A random test split of 5 %: {shared} Regard's own split shares none.")
+            none = "A random 5 % test split would share no sentence with training."
+            print(f"{leak.sentence if leak.sources or leak.targets else none} Regard's own split shares none.")
     for overlap in report.overlap:
         print(overlap.sentence)
 

@@ -14,8 +14,12 @@ def print_facts(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    width = max(len(name) for name in facts)
+    width = max(len(name) for name in facts if not name.endswith("_refused"))
     for name, value in facts.items():
+        if name.endswith("_refused"):
+            continue
+        if why_not := facts.get(f"{name}_refused"):
+            value = f"not defined: {why_not}"
         print(f"{name.replace('_', ' ').ljust(width)}  {text(value)}")
 
 

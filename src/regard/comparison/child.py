@@ -1,7 +1,7 @@
-"""One run of a comparison in a process of its own: `python -m regard.comparison.child FOLDER LABEL SEED JOBS CODE…`.
+"""One run of a comparison in its own process: `python -m regard.comparison.child FOLDER LABEL SEED JOBS CODE…`.
 
-So its peak memory can be measured, and a crash affects no other run. It trains or resumes the run, evaluates it, and
-writes `result.json` to the run's folder; an error is one sentence on stdout and exit code 2.
+A separate process makes its peak memory measurable, and a crash affects no other run. It trains or resumes the run,
+evaluates it, and writes `result.json` to the run's folder; an error is one sentence on stdout and exit code 2.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     else:
         trained = _effort(run, before) | {"side_by_side": jobs}
         write_text(path, json.dumps(with_digest(trained), indent=2) + "\n")
-    if not (folder / NAME).exists():  # the disk failed while its page was written, which only gave a note
+    if not (folder / NAME).exists():  # the disk failed while its report was written, which only printed a note
         write_report(run)
     measured = validated(run) if plan.of_trials else plan.task.measure(plan, entrant, run)
     write_text(path, json.dumps(with_digest(trained | measured), indent=2, ensure_ascii=False) + "\n")
@@ -76,8 +76,8 @@ def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[AnyRu
     if (folder / "run.json").exists() and entrant.counted:  # killed before it saved the cost of counting
         with TemporaryDirectory() as scratch:
             run = train_recipe(recipe, Path(scratch) / entrant.label, tokenizers=tokenizers)
-        run.folder = folder  # the same numbers, and the notes that only counting makes
-        write_report(run)  # it may have been killed before it had one
+        run.folder = folder  # counts again: the same numbers, and notes that only counting prints
+        write_report(run)  # it may have been killed before its first
         return run, before
     if (folder / "run.json").exists():
         return resume(folder), before

@@ -34,8 +34,8 @@ from regard.runs.lists import GivenData, as_file
 from regard.runs.store.lock import claimed, free_folder
 from regard.systems.own.code import is_own, trust_code
 
-MIN_SEEDS = 3  # of each trained system, before a difference is called significant
-ALL = 1000  # jobs at a time on other machines, which have a queue of their own
+MIN_SEEDS = 3  # seeds of each trained system, before a difference is called significant
+ALL = 1000  # jobs at a time on other machines, which have their own queue
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 
 
@@ -62,29 +62,30 @@ def compare(
         print(regard.compare(["lstm", "gpt"], data="my.txt", budget="5M", seeds=3).table())
 
     Args:
-        systems: Names of systems of one task; without any, all language models or all translators, by the data.
+        systems: Names of systems of one task. Default: all language models or all translators, depending on the data.
         data: The name of a corpus, a path, a list of lines, or a list of pairs of source and target.
-        match: What is equal for all systems: "tokens", "seconds" or "parameters"; without it, seconds if the budget is
-            a time, else tokens.
+        match: The quantity that is equal for all systems: "tokens", "seconds" or "parameters". Default: seconds if the
+            budget is a time, otherwise tokens.
         budget: How long each system trains: a number of tokens ("5M") or a time ("60s").
-        seeds: The number of runs of each system, with the seeds 1, 2, …; fewer than 3 show differences between runs,
-            not between systems.
+        seeds: The number of runs of each system, with seeds 1, 2, …. Fewer than 3 cannot show differences between
+            systems, only between runs.
         size: The size of every system.
-        run: The folder of the comparison; one that was interrupted continues there. Without it, a new one in runs/.
+        run: The folder of the comparison; an interrupted comparison continues there. Default: a new folder in runs/.
         settings: Settings for all systems, by section, as in `train`.
-        prompt: The beginning of the language models' samples.
-        jobs: The number of runs at a time, each a process; only their speeds depend on it. Without it, one, or on
-            other machines all of them.
-        on: "slurm" or "ray", with options as in "slurm:partition=gpu,time=600", runs them on other machines.
-        placebo: Compare each system with itself, trained with other seeds: how often does the table find a difference?
-        tune: The number of trials in which each system's settings are chosen, by validation, each with this budget;
-            they are in a folder beside `run`. 0: default settings.
+        prompt: The prompt for samples from language models.
+        jobs: The number of runs to train at the same time, each in its own process. It affects only their speed.
+            Default: 1, or all of them on other machines.
+        on: "slurm" or "ray", to run on other machines; options are given as in "slurm:partition=gpu,time=600".
+        placebo: Compare each system with itself, trained with other seeds, to measure how often the table shows a
+            difference that does not exist.
+        tune: The number of tuning trials for each system. Each trial has this budget, and the trial with the best
+            validation loss determines the settings. The trials are saved in a folder next to `run`. 0 means no tuning.
 
     Returns:
         The comparison, with a row for each system.
 
     Raises:
-        RegardError: If an argument, a setting or the data is wrong, or every run failed.
+        RegardError: If an argument, a setting or the data is wrong, or if every run failed.
     """
     names, data = (systems,) if isinstance(systems, str) else tuple(systems), as_file(data)
     match = match or match_for(budget)
@@ -128,11 +129,11 @@ def _tuned(question: Question, folder: Path, jobs: int, on: str) -> tuple[list[R
 class Comparison:
     """A finished comparison: its rows, their ranking, and its output for terminal, file and paper.
 
-    `regard.compare` makes it.
+    Returned by `regard.compare`.
 
     Args:
         plan: The systems, the data and the budget.
-        results: What each run measured, by system and seed.
+        results: The results of each run, by system and seed.
     """
 
     def __init__(self, plan: Plan, results: Results):
@@ -143,12 +144,14 @@ class Comparison:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each system, best first; numbers over several seeds are means."""
+        """One row for each system, best first; numbers over several seeds are means."""
         return sorted(map(self._row, range(len(self.plan.entrants))), key=self._rank)
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Key of a row → heading; without columns that no row has, such as alignment errors without gold links."""
+        """Key of a row → heading, without columns that are empty in all rows, such as alignment errors without gold
+        links.
+        """
         headings = self.task.columns.headings
         return {key: heading for key, heading in headings.items() if any(row.get(key) is not None for row in self.rows)}
 
@@ -165,7 +168,9 @@ class Comparison:
 
     @property
     def enough_seeds(self) -> bool:
-        """Only then is a difference called significant: with fewer seeds, two trainings of one system often differ."""
+        """Whether there are enough seeds to call a difference significant: with fewer, two runs of one system often
+        differ.
+        """
         return self.fewest_seeds >= MIN_SEEDS
 
     @cached_property
@@ -190,7 +195,7 @@ class Comparison:
 
     @cached_property
     def trials(self) -> dict[str, list[dict[str, Any]]]:
-        """The trials of each system, if they were tuned: what was set, and the best validation loss."""
+        """The trials of each system, if they were tuned: the settings and the best validation loss of each trial."""
         return dict(self.plan.facts.get("tuning") or {})
 
     @property
@@ -245,7 +250,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The corpus, the split, and what was equal for all systems."""
+        """The corpus, the split, and the quantity that was equal for all systems."""
         facts, task, budget = self.plan.facts, self.task, group_digits(self.plan.budget)
         equal = {
             "tokens": f"{task.neural} read {budget} {task.tokens}",
@@ -257,7 +262,7 @@ class Comparison:
 
     @property
     def ranking(self) -> str:
-        """Best first, and which of them do not differ."""
+        """The systems, best first, and the groups that do not differ."""
         labels = [row["label"] for row in self.order]
         words = "These runs by" if self.fewest_seeds == 1 else "By"
         words += f" {self.task.score_name}: {', '.join(labels)}" + (" (best first)" if len(labels) > 1 else "")
@@ -275,13 +280,13 @@ class Comparison:
 
     @property
     def alpha(self) -> str:
-        """The bound of a p-value, and for how many pairs p-values are corrected."""
+        """The significance level, and the number of pairs for which p-values are corrected."""
         pairs = len(self.differences)
         return f"{1 - LEVEL:.2f}" + (f", corrected for {pairs} pairs" if pairs > 1 else "")
 
     @property
     def noise(self) -> str:
-        """What the intervals cover if there are too few seeds for the word significant."""
+        """The sources of noise that the intervals cover if there are too few seeds for a significance test."""
         return f"the noise of {self.task.documents}" + (" and of two seeds" if self.fewest_seeds == 2 else "")
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -322,7 +327,7 @@ class Comparison:
         }
 
     def _tuning(self, label: str) -> dict[str, Any]:
-        """What tuning chose and bought, for a tuned row."""
+        """The settings that tuning chose and the improvement, for a tuned row."""
         if not (trials := self.trials.get(label)):
             return {}
         curve = [
@@ -343,6 +348,6 @@ def _finite(value: float | None) -> bool:
 
 
 def check_free(path: Path | None, option: str) -> None:
-    """Refuses an existing output file, before training rather than after."""
+    """Refuses an existing output file before training, not after it."""
     if path is not None and path.exists():
         raise RegardError(f"{path} already exists; {option} writes a new file.")

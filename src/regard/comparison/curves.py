@@ -1,7 +1,7 @@
 """Validation curves, and how the ranking would change with equal seconds instead of equal tokens, or vice versa.
 
-The curves of one show the other: which system was ahead when the fastest had read all its tokens (or when the slowest
-had used all its time)?
+The validation curves of a comparison with equal tokens also show which system was ahead when the fastest had finished;
+those with equal seconds, which was ahead when each had read as many tokens as the slowest.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def in_order(losses: dict[str, float]) -> str:
 
 
 def other_order(curves: list[Curve], match: str) -> OtherOrder | None:
-    """The ranking at equal seconds if `match` is tokens, and vice versa; None if it cannot be read off."""
+    """The ranking at equal seconds if `match` is tokens, and vice versa; None if the curves do not show it."""
     trained = [curve for curve in curves if not curve.counted]
     if len({curve.label for curve in trained}) < 2:
         return None

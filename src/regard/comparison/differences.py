@@ -1,8 +1,7 @@
 """Differences between every two rows, paired on the same test data.
 
-To be level is not transitive: a may tie with b and b with c, and yet a be better than c. So all pairs
-are tested, their p-values are corrected for the number of pairs, and the report names the largest sets in which no two
-differ.
+Ties are not transitive: a may tie with b and b with c, although a is better than c. So all pairs are tested, their
+p-values are corrected for the number of pairs, and the report names the largest sets in which no two systems differ.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from regard.evaluation.intervals import LEVEL
 
 @dataclass(frozen=True)
 class Difference:
-    """Two rows of the order: the better score minus the other (of language models, nats per token)."""
+    """The difference of two rows: the better score minus the other (for language models, in nats per token)."""
 
     better: str
     worse: str
@@ -33,7 +32,7 @@ class Difference:
 
 
 def alike(order: Sequence[str], pairs: Sequence[Difference]) -> list[tuple[str, ...]]:
-    """The largest sets of two or more rows of which no two differ, in ranking order."""
+    """The largest sets of two or more rows in which no two differ, in ranking order."""
     same = {frozenset((d.better, d.worse)) for d in pairs if not d.beyond}
     found: list[tuple[str, ...]] = []
 

@@ -1,6 +1,6 @@
-"""A comparison's runs on other machines: handed to Slurm (through submitit) or to Ray, each as the process it is here.
+"""Runs of a comparison on other machines, by Slurm (through submitit) or Ray, each in the same process as locally.
 
-A job starts `regard.comparison.child` on its machine and returns its exit code and what it said, so a run is trained,
+A job starts `regard.comparison.child` on its machine and returns its exit code and output, so a run is trained,
 evaluated, reported and continued exactly as locally. All machines must see the comparison's folder and the data.
 """
 
@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from regard.base.errors import RegardError
 from regard.base.settings import check_choice
 
-MINUTES = 240  # of a job on Slurm, unless time=… says otherwise; a job that needs longer is queued again and goes on
-PASSED_ON = ("REGARD_CACHE", "REGARD_DATA")  # settings of this environment that a run needs there, too
+MINUTES = 240  # default time of a Slurm job; a job that needs longer is queued again and continues
+PASSED_ON = ("REGARD_CACHE", "REGARD_DATA")  # environment variables that a run also needs there
 CLUSTER = "slurm"  # submitit's own name for it
 
 Ended = tuple[int, str, str]  # a process: its exit code, stdout and stderr
@@ -28,14 +28,16 @@ Ended = tuple[int, str, str]  # a process: its exit code, stdout and stderr
 
 class Elsewhere(Protocol):
     def run(self, words: Sequence[str], threads: int) -> Ended:
-        """The child with these words, on some machine; returns when it has ended."""
+        """Run the child with these arguments on some machine; returns when it has ended."""
 
     def stop(self) -> None:
         """Ask every run to stop with a checkpoint."""
 
 
 def read_place(asked: str) -> tuple[str, dict[str, Any]]:
-    """`slurm` or `ray`, and options for it: slurm:partition=gpu,time=600. Said at once: what is wrong or missing."""
+    """`slurm` or `ray`, and options for it: slurm:partition=gpu,time=600. Wrong options and missing packages are
+    reported at once.
+    """
     name, _, rest = asked.partition(":")
     check_choice("--on", name, ("slurm", "ray"))
     options: dict[str, Any] = {}
@@ -73,7 +75,7 @@ class Child:
             [sys.executable, "-P", "-m", "regard.comparison.child", *self.words],
             cwd=self.folder,
             env={**os.environ, **self.settings},
-            stdin=subprocess.PIPE,  # the child stops when it closes, however the job ends
+            stdin=subprocess.PIPE,  # when it closes, the child stops, however the job ends
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -155,10 +157,10 @@ class Slurm:
 
 
 class Ray:
-    """Tasks of one run each, on the cluster that RAY_ADDRESS names, or else on one that is started on this machine."""
+    """Tasks of one run each, on the cluster at RAY_ADDRESS, or else on one started on this machine."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves this machine unasked
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
 

@@ -49,7 +49,7 @@ def finding(comparison: Comparison) -> str:
 
 
 def _few_seeds(comparison: Comparison, labels: list[str], where: str) -> str:
-    """Whether the best and the others differ by more than noise as runs, and that other seeds may differ."""
+    """Whether the best run and the others differ by more than noise, with the caveat that other seeds may differ."""
     interval = f"the difference is {where} the noise of {comparison.task.documents}"
     counted = {entrant.label for entrant in comparison.plan.entrants if entrant.counted}
     if counted.issuperset(labels):
@@ -91,7 +91,7 @@ def table_of_differences(comparison: Comparison, key: str, heading: str, written
 
 
 def verdict(comparison: Comparison, difference: Difference) -> str:
-    """Its cell in the table of differences: with few seeds, of these runs only."""
+    """The verdict on a difference in the table; with few seeds, about these runs only."""
     if comparison.enough_seeds:
         return "significant" if difference.beyond else "not significant"
     return "beyond noise" if difference.beyond else "within noise"
@@ -155,7 +155,7 @@ def measured(comparison: Comparison) -> list[str]:
 
 
 def side_by_side(comparison: Comparison) -> int:
-    """The most runs trained at the same time, as far as known: a resumed run records only its last part."""
+    """The maximum number of runs trained at the same time, if known: a resumed run records only its last part."""
     return max((result.get("side_by_side", 1) for result in comparison.results.values()), default=1)
 
 
@@ -182,7 +182,7 @@ def _other_order(comparison: Comparison) -> str:
             f"ordered {in_order(found.there)}. The two differ because systems read at different speeds; schedules "
             "that end there could change the second order."
         )
-    if found.level and end == "seconds" and not found.waited:  # equal seconds alone would hide this
+    if found.level and end == "seconds" and not found.waited:  # equal seconds would hide this
         pairs = "; ".join(f"{one} and {other}" for one, other in found.level)
         return f"On the validation text, {there}, perplexities were within 1 % of each other: {pairs}."
     return ""

@@ -1,4 +1,4 @@
-"""What `regard demo` compares: every language model and every translator, on built-in text, with a time for each."""
+"""The comparisons of `regard demo`: all language models and all translators, on built-in text, with a time for each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SIZE = "tiny"
 
 @dataclass(frozen=True)
 class Ladder:
-    """The systems of one task and what they are given; `seconds` of training for each where it has a core to itself."""
+    """The systems of one task with their settings; `seconds`: the training time of each if it has its own core."""
 
     task: str
     folder: str  # inside the demo's
     seconds: float
-    besides: float  # seconds that a system takes besides: starting, validating, testing, writing
+    besides: float  # additional seconds of a system: start, validation, test, files
     settings: dict[str, dict[str, Any]]
     prompt: str = ""
 
@@ -46,11 +46,11 @@ LANGUAGE = Ladder(
     seconds=24,
     besides=9,
     settings={  # half a minute: many small steps, and little of it spent on validation
-        "data": {"tokenizer": "word"},  # 1780 of them: few enough for half a minute, and nets see beyond five of them
+        "data": {"tokenizer": "word"},  # 1780 words: few enough for half a minute
         "model": {
-            "context": 32,  # of gpt and self-attention; the others' gradients go back as far
-            "layers": 1,  # of all: what a second one learns in that time is less than what it costs
-            "heads": 4,  # of gpt, as the next two: at a width of 64 GPT-2's first weights are small, and it starts late
+            "context": 32,  # of gpt and self-attention; the gradients of the others go back equally far
+            "layers": 1,  # of all: a second layer costs more than it improves in that time
+            "heads": 4,  # gpt, as the next two: at width 64, GPT-2's initial weights are small, and it starts slowly
             "initial": 0.07,
             "scale": 2.5,
         },
@@ -63,9 +63,9 @@ TRANSLATION = Ladder(
     "translation",
     seconds=73,
     besides=18,
-    settings={  # little more than a minute: many small steps, down to a small rate, and nothing held back
-        "data": {"vocabulary": 2500, "joint": False},  # most words in one piece: what is cut is learnt in pieces
-        "model": {"position": "rotary"},  # of the transformer: learnt sooner than waves, above all in long sentences
+    settings={  # about a minute: many small steps, down to a small learning rate, without dropout
+        "data": {"vocabulary": 2500, "joint": False},  # most words are one piece: split words are harder to learn
+        "model": {"position": "rotary"},  # transformer: learned faster than sine waves, above all in long sentences
         "training": {
             "batch_tokens": 512,
             "schedule": "cosine",

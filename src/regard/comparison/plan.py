@@ -1,12 +1,12 @@
 """The plan of a comparison: the exact recipes for a question, stored in the comparison's folder.
 
 comparison.json    the question, the recipe of every row, how all are tested
-tokenizer.json     the one tokenizer, trained once (tokenizer.source.json where a source has its own)
-test.json          of translators: the test sentences and their references
-2-gram/ lstm/ …    the runs (lstm-seed2/ … where there are more seeds)
-report.html        the page
+tokenizer.json     the common tokenizer (tokenizer.source.json if the source has its own)
+test.json          translators: the test sentences and their references
+2-gram/ lstm/ …    the runs (lstm-seed2/ … with more seeds)
+report.html        the report
 
-The trials of `--tune` are a plan of their own, trials.json in a folder beside it.
+The trials of `--tune` are a separate plan, trials.json in a folder next to it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Entrant:
     seeds: tuple[int, ...]
 
     def name(self, seed: int) -> str:
-        """The name of its run's folder."""
+        """The name of a run's folder."""
         return self.label if len(self.seeds) == 1 else f"{self.label}-seed{seed}"
 
 
@@ -150,8 +150,9 @@ def plan_file(folder: Path) -> Path:
 
 
 def _check_names(names: Sequence[str], where: Path) -> None:
-    """Names that were read from a file and will be those of folders beside it: letters, digits and hyphens, never a
-    path, and no two that a file system could take for one."""
+    """Check names read from a file, which become names of folders: letters, digits and hyphens, never a path, and no
+    two that a file system could treat as equal.
+    """
     for name in names:
         if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
             raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
@@ -190,7 +191,8 @@ def open_plan(
 ) -> Plan:
     """The folder's plan, if it answers this question; a new one if the folder is free.
 
-    `trials`: the rows of a plan of trials. `chosen`: called for a new plan; its rows as tuned, and facts about that.
+    `trials`: the rows of a plan of trials. `chosen`: called for a new plan; returns the tuned rows and facts about the
+    tuning.
     """
     tree = question.tree() | ({"stage": TRIALS} if trials else {})
     if plan_file(folder).is_file():
@@ -203,7 +205,7 @@ def open_plan(
 
 
 def check_free(folder: Path) -> None:
-    """Refuses a folder that holds anything but a comparison."""
+    """Refuses a folder that contains anything but a comparison."""
     if not folder.exists() or plan_file(folder).is_file():
         return
     if not folder.is_dir() or others_files(folder, SHARED):
@@ -225,8 +227,8 @@ def make_plan(
     tree: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """A new plan; `jobs` runs side by side share the CPU's threads; `rungs`, `tree`, `more`: other rows than the
-    question's, another identity, further facts."""
+    """A new plan; `jobs` parallel runs share the CPU's threads; `rungs`, `tree`, `more`: other rows than the
+    question's, another identity, more facts."""
     rungs, task = list(rungs or question.rungs()), task_named(question.task)
     for note in question.check_settings(question.rungs()):
         say(note)

@@ -1,8 +1,8 @@
 """Power: which difference a plan can show, and how many seeds an observed difference would need.
 
-Both follow from two variances (`evaluation/intervals.py`): that of the test text and that between seeds. Before a run
-they come from an earlier comparison of the same text, cut by the same tokenizer, with several seeds; `compare
---placebo` is the pilot if there is none. After it they are its own.
+Both follow from two variances (`evaluation/intervals.py`): that of the test text and that between seeds. Before a
+comparison, they come from an earlier one on the same text and tokenizer with several seeds; if there is none, `compare
+--placebo` is the pilot. After the comparison, they are its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_EARLIER = 50  # comparisons that are opened, newest first
 
 
 def plan_power(plan: Plan) -> str:
-    """A sentence before the run: the difference that this plan would find, and how that is known."""
+    """A sentence before the runs: the difference that this plan would detect, and the basis of this estimate."""
     seeds = max(len(entrant.seeds) for entrant in plan.entrants)
     if all(entrant.counted for entrant in plan.entrants):
         return "n-grams have no seeds: only the test text limits which differences can be shown."
@@ -45,7 +45,7 @@ def plan_power(plan: Plan) -> str:
 
 
 def needed_seeds(comparison: Comparison) -> list[str]:
-    """A sentence after the run: the seeds that the largest difference which is not significant would need."""
+    """A sentence after the runs: the number of seeds that the largest non-significant difference would need."""
     unclear = [difference for difference in comparison.differences if not difference.beyond]
     if comparison.fewest_seeds < 2 or not unclear:
         return []
@@ -59,7 +59,7 @@ def needed_seeds(comparison: Comparison) -> list[str]:
 
 
 def _earlier(plan: Plan) -> tuple[str, float, float] | None:
-    """The newest comparable comparison beside this one: its name, and the medians of its pairs' variances."""
+    """The newest comparable comparison in the same parent folder: its name, and the medians of its pairs' variances."""
     beside = [path.parent for path in plan.folder.resolve().parent.glob("*/comparison.json")]
     for folder in sorted(beside, key=lambda path: -path.stat().st_mtime)[:MAX_EARLIER]:
         if folder == plan.folder.resolve():

@@ -1,7 +1,7 @@
-"""The question of a comparison: which systems, which data, what is held equal. Conflicts are found before training.
+"""The question of a comparison: its systems, its data and the controlled quantity. Conflicts are found before training.
 
-The systems determine the task. If none is named, the data does: sentence pairs mean translation, other text language
-models. Data that is both counts as text, except the phrasebook, which is made for translation.
+The systems determine the task. If no system is named, the data does: sentence pairs mean translation, other text means
+language models. Data that is both counts as text, except the phrasebook, which is made for translation.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Question:
     seeds: int = 1
     size: str = "small"
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    prompt: str = ""  # what samples begin with; empty: the first words of the held-out text
-    placebo: bool = False  # each system against itself
+    prompt: str = ""  # the prompt of samples; empty: the first words of the held-out text
+    placebo: bool = False  # compare each system with itself
     tune: int = 0  # trials of each system (`tuning.py`); 0: default settings
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class Question:
             raise RegardError(f"{rung.label}: {error}") from None
 
     def check_settings(self, rungs: Sequence[Rung]) -> list[str]:
-        """Checks that every setting applies to some row; returns sentences about those a neural system lacks."""
+        """Checks that every setting applies to some row; returns sentences about those that a neural system lacks."""
         free = {rung.label: _keys(compose_recipe(rung.entry.name, size=self.size)) for rung in rungs}
         counted = [rung for rung in rungs if rung.counted]
         fixed = {f"{part}.{name}" for rung in counted for part in rung.settings for name in rung.settings[part]}
@@ -180,7 +180,7 @@ class Question:
         own = asdict(self)
         for name in ("placebo", "tune"):
             if not own[name]:
-                del own[name]  # as in comparisons that were made before it existed
+                del own[name]  # for compatibility with comparisons that were made before it existed
         return {
             **own,
             "systems": [locate(name).name if is_own(name) else name for name in self.systems],

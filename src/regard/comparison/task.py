@@ -1,7 +1,7 @@
 """The interface between a comparison and its task (language models or translation).
 
 Comparisons of both tasks share the question, the plan, the processes, the ranking with paired differences, and the
-page. This interface holds what differs: how data is read, how a run is evaluated, and what a row shows. It is
+page. This interface defines the differences: how data is read, how a run is evaluated, and what a row shows. It is
 implemented in `language_task.py` and `translation_task.py`.
 """
 
@@ -36,7 +36,7 @@ class Ground:
     resolved: Recipe  # a recipe with all automatic choices made
     shared: Sequence[str]  # settings of [data] that all rows copy from it
     facts: Mapping[str, Any]
-    files: Mapping[str, str] = field(default_factory=dict)  # name → text, kept beside the plan
+    files: Mapping[str, str] = field(default_factory=dict)  # name → text, saved with the plan
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Columns:
     """The columns of a table, and the format of their numbers."""
 
     headings: Mapping[str, str]  # key of a row → heading
-    first: Sequence[str]  # of these, those shown first, on a narrow screen
+    first: Sequence[str]  # the columns shown first on a narrow screen
     csv: Sequence[str]
     digits: Mapping[str, Callable[[float], str]]  # format of a column's numbers
     runs: Mapping[str, str]  # of the table of runs: key of an evaluation → heading
@@ -64,7 +64,7 @@ class Scores(ABC):
 
     @abstractmethod
     def row(self, label: str, done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """A row's entries besides its cost, from the results of its finished runs."""
+        """The entries of a row, except its cost, from the results of its finished runs."""
 
 
 class Report(Protocol):
@@ -85,14 +85,14 @@ class Report(Protocol):
 
 
 class ComparedTask(ABC):
-    """A task as a comparison needs it; `Task.comparison` names it."""
+    """The interface of a task for comparisons; `Task.comparison` names its implementation."""
 
     name: ClassVar[str]  # in the catalogue
-    title: ClassVar[str]  # of the page, before the corpus
+    title: ClassVar[str]  # the page's title, before the corpus
     always: ClassVar[tuple[str, ...]] = ()  # systems that every comparison has as a baseline
     reference: ClassVar[str]  # the system whose parameters the others are matched to
-    neural: ClassVar[str]  # how sentences call the trained systems
-    tokens: ClassVar[str]  # the unit of training data that is held equal
+    neural: ClassVar[str]  # the name of the trained systems in sentences
+    tokens: ClassVar[str]  # the unit of training data that is equal for all systems
     score: ClassVar[str]  # the column that orders the rows …
     score_name: ClassVar[str]  # … in words
     more_is_better: ClassVar[bool]
@@ -124,10 +124,10 @@ class ComparedTask(ABC):
 
 
 def task_named(name: str) -> ComparedTask:
-    """How systems of this task are compared.
+    """The implementation for this task.
 
     Raises:
-        RegardError: If they cannot be.
+        RegardError: If its systems cannot be compared.
     """
     module, _, label = find_task(name).comparison.partition(":")
     if not module:

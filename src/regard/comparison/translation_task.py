@@ -36,7 +36,7 @@ from regard.text.pairs import Pairs
 if TYPE_CHECKING:
     from regard.comparison.plan import Entrant, Plan
 
-TEST = "test.json"  # in the comparison's folder: the sentences all are tested on, and their references
+TEST = "test.json"  # in the comparison's folder: the test sentences and their references
 EXAMPLES = 5  # test sentences shown with every system's translation
 
 HEADINGS = {
@@ -95,7 +95,7 @@ class _Translators(ComparedTask):
         assert source is not None
         corpus, split = data.corpus, choose_split(data.corpus, None)
         test = corpus.splits[split]
-        refuse_escaped(test.targets, "The references")  # before training rather than after
+        refuse_escaped(test.targets, "The references")  # before training, not after it
 
         facts = {
             "corpus": origin_of(corpus),
@@ -140,7 +140,7 @@ TRANSLATION = _Translators()
 
 
 def _examples(test: Pairs) -> list[int]:
-    """A few test sentences, from short to long: the middles of equal parts of them all, sorted by length."""
+    """A few test sentences, from short to long: the middle of each of several equal parts of all, sorted by length."""
     order = sorted(range(len(test)), key=lambda n: (count_words(test.sources[n]), n))
     count = min(EXAMPLES, len(order))
     return [order[(2 * part + 1) * len(order) // (2 * count)] for part in range(count)]

@@ -1,11 +1,11 @@
-"""Tuning with equal effort: every system gets K trials of the same price from one declared space.
+"""Tuning with equal effort: every system gets K trials of the same cost from one declared space.
 
-The space is `recipes/tuning/space.toml`, and what a system's own file declares in [tune]. Trial 1 has the default
+The space is `recipes/tuning/space.toml`, plus the [tune] section of a system's own file. Trial 1 has the default
 settings. Trial j > 1 has the point j − 1 of a Halton sequence (1960), which is spread more evenly than random points;
-all systems get the same points. Trials are runs of a plan in a folder of their own, with seeds that no final run has.
-They are validated and never tested. The trial with the best validation gives its settings to the final runs.
+all systems get the same points. Trials are runs of a plan in a separate folder, with seeds that no final run has.
+They are validated and never tested. The final runs get the settings of the trial with the best validation.
 
-What k trials would have given is the mean of the best of k over all choices of k of the K trials:
+The expected result of k trials is the mean of the best of k over all choices of k of the K trials:
 
     E[best of k] = Σ_i v_(i) C(K − i, k − 1) / C(K, k)      v_(1) … v_(K): best first (Tang et al. 2020)
 """
@@ -37,8 +37,8 @@ from regard.systems.own.code import is_own
 from regard.systems.sizes import FOLDER as SIZES_FOLDER
 
 SPACE = SIZES_FOLDER.parent / "tuning" / "space.toml"
-FIRST_SEED = 100_000  # of the trials: trial j has FIRST_SEED + j
-BASES = (2, 3, 5, 7, 11, 13, 17, 19)  # of the Halton sequence, one for each setting
+FIRST_SEED = 100_000  # seeds of the trials: trial j has FIRST_SEED + j
+BASES = (2, 3, 5, 7, 11, 13, 17, 19)  # bases of the Halton sequence, one for each setting
 Settings = dict[str, dict[str, Any]]
 
 
@@ -60,7 +60,7 @@ def space_of(recipe: Recipe, given: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def point(number: int, base: int) -> float:
-    """The radical inverse of a number: its digits in this base, mirrored behind the point."""
+    """The radical inverse of a number: its digits in this base, mirrored at the radix point."""
     value, share = 0.0, 1.0
     while number:
         share /= base
@@ -70,8 +70,9 @@ def point(number: int, base: int) -> float:
 
 
 def draw(space: Mapping[str, Mapping[str, Any]], trial: int, steps: float = math.inf) -> Settings:
-    """The settings of a trial; trial 1 has the defaults. A warm-up takes at most a third of `steps` with the least
-    batch (a budget's tokens)."""
+    """The settings of a trial; trial 1 has the defaults. A warm-up takes at most a third of `steps` at the smallest
+    batch size (for a budget in tokens).
+    """
     found: Settings = {}
     for (key, choice), base in zip(space.items() if trial > 1 else (), BASES):
         at, (part, name) = point(trial - 1, base), key.split(".")
@@ -122,8 +123,8 @@ def run_trials(question: Question, folder: Path, jobs: int = 1, on: str = "") ->
     """Runs the trials that are missing and returns the trials of each system, in their order.
 
     Args:
-        question: What is compared; its `tune` is the number of trials.
-        folder: Of the comparison or the run; the trials are beside it.
+        question: The question of the comparison; its `tune` is the number of trials.
+        folder: The folder of the comparison or the run; the trials are saved next to it.
         jobs: The number of trials at a time.
         on: Other machines, as in `compare`.
 
@@ -155,7 +156,7 @@ def _by_system(question: Question, plan: Plan, results: Results) -> dict[str, li
 
 
 def _shown(recipe: Recipe, space: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the tuned settings, also of the default."""
+    """The values of the tuned settings, including the defaults."""
     return {key: getattr(getattr(recipe, key.split(".")[0]), key.split(".")[1]) for key in space}
 
 
@@ -177,16 +178,16 @@ def tune_recipe(recipe: Recipe, trials: int, settings: Mapping[str, Mapping[str,
     """The recipe of one system with the settings that its trials chose.
 
     Args:
-        recipe: What is to be trained; its budget is the price of a trial.
-        trials: Their number; those that are finished are not repeated.
+        recipe: The recipe to train; its budget is the cost of a trial.
+        trials: The number of trials; finished trials are not repeated.
         settings: The settings that were given, which are not tuned.
-        folder: Of the run; the trials are beside it.
+        folder: The folder of the run; the trials are saved next to it.
 
     Returns:
         The recipe with the chosen settings.
 
     Raises:
-        RegardError: If it has no budget, or its task cannot be compared.
+        RegardError: If the recipe has no budget, or its task cannot be compared.
     """
     budget = getattr(recipe.training, "budget", "")
     if not budget or recipe.start is not None:
@@ -215,7 +216,7 @@ def tune_recipe(recipe: Recipe, trials: int, settings: Mapping[str, Mapping[str,
 
 @dataclass(frozen=True)
 class BestOf:
-    """The expected best validation loss of each system after k trials, and how sure the order is."""
+    """The expected best validation loss of each system after k trials, and the certainty of the order."""
 
     k: int
     losses: dict[str, float]  # best first
@@ -224,7 +225,7 @@ class BestOf:
 
     @property
     def verdict(self) -> str:
-        """Which system leads with k trials, if these trials can tell."""
+        """The system that leads with k trials, if these trials show it."""
         labels = list(self.losses)
         if len(labels) < 2:
             return ""
@@ -232,7 +233,7 @@ class BestOf:
 
 
 def expected_best(losses: np.ndarray, k: int) -> np.ndarray:
-    """The mean over all choices of k of the K losses [..., K] of their least one."""
+    """The mean, over all choices of k of the K losses [..., K], of the smallest."""
     count = losses.shape[-1]
     weights = [math.comb(count - rank, k - 1) / math.comb(count, k) for rank in range(1, count + 1)]
     ordered = np.sort(losses, axis=-1)
@@ -240,7 +241,7 @@ def expected_best(losses: np.ndarray, k: int) -> np.ndarray:
 
 
 def best_of_k(trials: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[BestOf]:
-    """For k = 1 … K; intervals by resampling the trials. A trial that failed counts as the worst that did not."""
+    """For k = 1 … K; intervals by resampling the trials. A failed trial counts as the worst one that did not fail."""
     random, count = np.random.default_rng(1), len(next(iter(trials.values()), ()))
     picks = random.integers(0, max(count, 1), (DRAWS // 10, count))  # the same for each system: they share the points
     losses = {label: _filled(each) for label, each in trials.items() if any(t["loss"] is not None for t in each)}
@@ -267,7 +268,7 @@ def in_words(settings: Mapping[str, Any]) -> str:
 
 
 def validated(run: Any) -> dict[str, Any]:
-    """A trial's part of result.json: its best validation, in the run's own process."""
+    """The part of result.json for a trial: its best validation, in the run's own process."""
     from regard.runs.store.history import read_metrics
 
     losses = [row["loss"] for row in read_metrics(run.folder / "metrics.jsonl") if row.get("split") == "valid"]

@@ -1,4 +1,4 @@
-"""What tuning chose and bought, in sentences, tables and a figure."""
+"""The results of tuning in sentences, tables and a figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNTUNED = (
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """How much tuning the rows had; of tuned ones, what was chosen, what it bought and whether the order changed."""
+    """How much each row was tuned; for tuned rows, the chosen settings, the improvement and changes of the order."""
     if not comparison.trials:
         return [UNTUNED] if any(not entrant.counted for entrant in comparison.plan.entrants) else []
     count = len(next(iter(comparison.trials.values())))
@@ -56,7 +56,7 @@ def _verdicts(curve: list[Any]) -> str:
 
 
 def _order(comparison: Comparison, which: str) -> list[str]:
-    """Labels by validation loss, of the defaults or of the chosen settings."""
+    """Labels by validation loss, with the defaults or with the chosen settings."""
     trials = {label: each[0] if which == "default" else chosen(each) for label, each in comparison.trials.items()}
     known = {label: trial["loss"] for label, trial in trials.items() if trial["loss"] is not None}
     return sorted(known, key=lambda label: known[label])

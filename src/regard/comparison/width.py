@@ -2,7 +2,7 @@
 
 The target is the count of one system at the requested size: the lstm, or the transformer for translation. The count
 grows with the width, so the best width is found by bisection; if the number of heads allows only every fourth or sixth
-width, the width of the feed-forward is adjusted, too.
+width, the width of the feed-forward network is also adjusted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 def match_parameters(
     question: Question, rungs: list[Rung], tokenizer: Tokenizer, source: Tokenizer | None = None
 ) -> tuple[int, dict[str, Settings]]:
-    """The target, and for each neural row the settings that bring it there; `source`: what a translator reads with."""
+    """The target, and for each neural row the settings that match it; `source`: the source tokenizer of translators."""
     name, tokenizers = task_named(question.task).reference, Tokenizers(tokenizer, source)
     target, _ = size_of(question.recipe(Rung(name, find(name))), tokenizer, source)
     chosen = {}

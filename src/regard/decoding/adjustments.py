@@ -23,7 +23,7 @@ from regard.decoding.sampling import Sampling
 
 
 class Adjustment:
-    """The adjustments of one text; `add` tells it the tokens that were written."""
+    """The adjustments of one text; `add` records the generated tokens."""
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int], guide: Guide | None = None) -> None:
         """`guide`: what the constraint of `sampling` allows, from the beginning of a text."""

@@ -28,7 +28,7 @@ IMPOSSIBLE = -1e30  # below this a log probability counts as log 0 (n-gram model
 STEPS_BETWEEN_LOOKS = {
     "cpu": 1,
     "cuda": 8,
-}  # how often the host checks which sources are done, which synchronizes a GPU
+}  # steps between the host's checks for finished sources, which synchronize a GPU
 WATCHED = 3  # times the width: how many candidates of each step `watch` gets
 LEAVE_TOGETHER = 8  # finished sources leave when they are 1/8 of the batch: removing copies the memory of the rest
 
@@ -39,8 +39,8 @@ class Beam:
     """The settings of a beam search. Lengths include `<eos>`.
 
     Attributes:
-        width: The number of hypotheses that each step keeps; 1 is greedy.
-        length_penalty: The exponent of the length that a log-probability is divided by; 0 favors short texts.
+        width: The number of hypotheses kept at each step; 1 is greedy search.
+        length_penalty: The exponent p in log P / length^p, the score of a hypothesis; 0 favors short texts.
         n_best: The number of hypotheses to return, at most `width`.
 
     Raises:

@@ -28,7 +28,7 @@ from regard.systems.model import Model
 STEPS_BETWEEN_LOOKS = {
     "cpu": 1,
     "cuda": 4,
-}  # how often the host checks which sources are done, which synchronizes a GPU
+}  # steps between the host's checks for finished sources, which synchronize a GPU
 BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest source
 REFILL = 8  # waiting sources are admitted when 1/8 of the places is free
 CAPACITY_STEP = 32  # limits are rounded up to multiples, so that few shapes are recorded
@@ -256,8 +256,9 @@ class BeamEngine:
 
 
 class GradualEngine:
-    """A `BeamEngine` as written for the first sources, and by faster code once there are more: to compile and record
-    it takes a GPU longer than to translate a few."""
+    """A `BeamEngine` that uses the reference implementation for the first sources and faster code for more: on a GPU,
+    compiling and capturing takes longer than translating a few.
+    """
 
     def __init__(self, model: Model, *, install: Install) -> None:
         self.engine, self.model, self.install, self.seen = BeamEngine(model), model, install, 0

@@ -1,11 +1,11 @@
 """Texts that must match a regular expression, fit a JSON schema or be one of some strings, by llguidance.
 
-A token is allowed if the text with it can still become one that matches; the others get probability 0, so a token is
-drawn as if forbidden ones were drawn again. Over whole texts this is not P(text | it matches): a prefix with few
-allowed continuations is not drawn less often. `<eos>` is allowed where the text matches, and ends it.
+A token is allowed if the text can still match after it; all other tokens get probability 0, so sampling is the same as
+rejecting forbidden tokens. Over whole texts this is not P(text | it matches): a prefix with few allowed continuations
+is not sampled less often. `<eos>` is allowed where the text matches, and ends it.
 
-llguidance (MIT) knows the tokens by their bytes, needs no other package and bounds its work (docs/guides/serving.md
-compares it with others). A word model has no bytes between its words: it can choose among strings, and nothing else.
+llguidance (MIT) identifies tokens by their bytes, needs no other package and bounds its work (docs/guides/serving.md
+compares it with others). A word model has no bytes between its words, so it can only choose among strings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Unwritable(RegardError):
 
 
 class Guide:
-    """The constraint of one text, as far as the text is written."""
+    """The constraint of one text, and its state after the text so far."""
 
     def __init__(self, matcher: Any, tokenizer: Tokenizer) -> None:
         self.matcher, self.tokenizer = matcher, tokenizer
@@ -55,14 +55,14 @@ class Guide:
         return torch.from_numpy(found)
 
     def _each(self) -> np.ndarray:
-        """Asks for each token. The mask of all at once would force single bytes, which only byte vocabularies have."""
+        """Checks each token. The mask for all tokens would force single bytes, which only byte vocabularies have."""
         found = np.fromiter((self.matcher.validate_tokens([n]) for n in range(self.tokenizer.vocabulary)), np.int64)
         found[self.tokenizer.eos] = self.matcher.is_accepting()
         return found > 0
 
 
 class Constraints:
-    """Makes the guides of one tokenizer; constraints that were used lately stay compiled."""
+    """Makes the guides of one tokenizer; recently used constraints stay compiled."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -107,7 +107,7 @@ class Constraints:
         return matcher
 
     def _as_written(self, choice: str) -> str:
-        """A string as the tokens write it."""
+        """A string as spelled by the tokens."""
         if not choice or "\n" in choice:
             raise Unwritable("Each choice must be one line of text that is not empty.")
         if self.tokenizer.kind != "word":
@@ -126,7 +126,7 @@ class Constraints:
 
 
 class TokenBytes:
-    """What llguidance asks of a tokenizer: the bytes of each token; b"" is never written."""
+    """The tokenizer interface that llguidance needs: the bytes of each token; b"" is never generated."""
 
     bos_token_id = None
 
@@ -141,7 +141,7 @@ class TokenBytes:
         self.encode = tokenizer.encode
 
     def __call__(self, text: bytes) -> list[int]:
-        """The tokens of a stretch that the constraint leaves no choice about."""
+        """The tokens of a passage for which the constraint leaves no choice."""
         return self.encode(text.decode("utf-8", "ignore"))
 
 

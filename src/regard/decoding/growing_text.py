@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-BEFORE = 16  # tokens that decide how the next one is written: spaces, the rest of a character
+BEFORE = 16  # tokens that affect the spelling of the next one: spaces, the rest of a character
 
 
 class GrowingText:
@@ -27,12 +27,12 @@ class GrowingText:
         self.said = max(self.said, len(text))
         if piece and before > 2 * BEFORE:
             self.tokens = self.tokens[-BEFORE:]
-            self.said = len(self.tokenizer.decode(self.tokens))  # they may begin within a character, which was said
+            self.said = len(self.tokenizer.decode(self.tokens))  # may begin within a returned character
         return piece
 
 
 class Until:
-    """Lets text through up to the first of some sequences, and holds back what could be the beginning of one."""
+    """Passes text on up to the first stop sequence, and holds back text that could be the beginning of one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops, self.held, self.met = stops, "", False

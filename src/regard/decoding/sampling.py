@@ -4,7 +4,7 @@
                                   and the words with at least `min_p` of the highest P' (Nguyen et al. 2024)
 
 A draw inverts the cumulative distribution in the order of the vocabulary; only `top_p` sorts. Words as probable as the
-last one of a set belong to it, too. Each text has its own generator, keyed by (seed, its number), so it does not depend
+last one of a set also belong to it. Each text has its own generator, keyed by (seed, its number), so it does not depend
 on the rest of the batch. Penalties, biases and constraints depend on the text so far: see adjustments.py.
 """
 
@@ -30,19 +30,20 @@ MAX_REPETITION, MAX_PENALTY, MAX_BIAS = 10.0, 2.0, 100.0  # the last two are Ope
 @checked
 @dataclass(frozen=True)
 class Sampling:
-    """How to choose the next token.
+    """The settings for choosing the next token.
 
     Attributes:
         temperature: The divisor of the logits; 0 always chooses the most probable token (greedy).
-        top_k: Draw from this many of the most probable tokens; 0 is no limit.
-        top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-        min_p: Draw from tokens that are at least this share as probable as the most probable one; 0 is no limit.
-        repetition_penalty: Above 1, tokens of the prompt and the text become less probable: positive logits are
-            divided by it, negative ones multiplied (Keskar et al. 2019).
-        presence_penalty: Subtracted from the logits of tokens that the text contains, as in OpenAI's API.
-        frequency_penalty: Subtracted once for each time that the text contains the token.
-        logit_bias: Numbers to add to the logits of tokens, by token number: {17: -100.0} forbids token 17.
-        regex: The text must match this regular expression, and ends once it does. At most one of `regex`,
+        top_k: Sample from this many of the most probable tokens; 0 means no limit.
+        top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1 means
+            no limit.
+        min_p: Sample from tokens whose probability is at least this fraction of the highest one; 0 means no limit.
+        repetition_penalty: Values above 1 make tokens of the prompt and the text less probable: positive logits are
+            divided by it, negative ones multiplied by it (Keskar et al. 2019).
+        presence_penalty: Subtracted from the logits of tokens that the text already contains, as in OpenAI's API.
+        frequency_penalty: Subtracted once for each occurrence of the token in the text.
+        logit_bias: Values to add to logits, by token id: {17: -100.0} forbids token 17.
+        regex: The text must match this regular expression, and ends once it does. Give at most one of `regex`,
             `json_schema` and `choices`; they need `pip install "regard[constrain]"`.
         json_schema: The text must be JSON that fits this schema, given as JSON.
         choices: The text must be one of these strings.
@@ -85,18 +86,18 @@ class Sampling:
 
     @property
     def constrained(self) -> bool:
-        """Whether only some texts may be written."""
+        """Whether a regular expression, a JSON schema or a list of choices restricts the text."""
         return bool(self.regex or self.json_schema or self.choices)
 
     @property
     def adjusts(self) -> bool:
-        """Whether the logits of a token depend on the text before it, so that the next step needs the last token."""
+        """Whether logits are modified before sampling, by penalties, biases or a constraint."""
         penalties = self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
         return penalties or bool(self.logit_bias) or self.constrained
 
 
 class FrozenBias(dict[int, float]):
-    """A dictionary that can be part of a key; nobody changes it."""
+    """A dictionary that can be part of a key; it is never changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

@@ -1,7 +1,7 @@
 """Translation quality against references: BLEU (Papineni et al. 2002), chrF (Popović 2015, 2017), exact match.
 
-    BLEU = min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼        p_n: share of the n-grams that a reference has, too
-    chrF = (1 + β²) P R / (β² P + R),   β = 2                of character n-grams; chrF++ also of words and word pairs
+    BLEU = min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼        p_n: share of the n-grams that are in a reference
+    chrF = (1 + β²) P R / (β² P + R),   β = 2                of character n-grams; chrF++: also words and word pairs
 
 All numbers are sacreBLEU's (Post 2018), on plain untokenized text, each with sacreBLEU's signature. The script of the
 references decides how BLEU splits words (`scripts.py`), unless a tokenizer is named. BLEU of lower-cased text, which
@@ -38,7 +38,7 @@ def quality(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str | None = None) -> float:
-    """The corpus's BLEU alone."""
+    """Only the corpus's BLEU."""
     _check(hypotheses, references)
     return float(
         metric_named("bleu", bleu_cut(references, tokenizer).tokenizer).corpus_score(hypotheses, [references]).score
@@ -46,7 +46,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str | 
 
 
 def accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """The share of hypotheses that are their reference, word for word."""
+    """The share of hypotheses that equal their reference."""
     _check(hypotheses, references)
     return float(np.mean(_same(hypotheses, references)))
 

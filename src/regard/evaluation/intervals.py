@@ -10,8 +10,8 @@ from document to document. The difference of two systems on the same D documents
     V_both,a    = Σ (residuals of seed and document)² / ((S_a − 1)(D − 1)) / (S_a D)          so it is subtracted once
 
 and ± t(ν) √V is its interval, with ν = V² / (V_documents²/(D − 1) + Σ V_seeds,a²/(S_a − 1)) (Satterthwaite 1946, Welch
-1947), also where V is V_documents: a few seeds that happen to agree do not show that seeds agree. One seed shows no
-spread: the interval is then of these two runs only.
+1947), even if V is V_documents: a few seeds that happen to agree do not show that seeds agree. One seed shows no
+spread: the interval is then for these two runs only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The log-probability of each line of a text, each read on its own after the boundary <eos>.
+"""The log-probability of each line of a text, each read separately after the boundary <eos>.
 
 log P(line) = Σ_t log P(x_t | <eos>, x_<t)        t runs over the line's tokens and its closing <eos>
 
@@ -6,8 +6,8 @@ and of each target given its source, log P(y | x), by a translation model.
 
 Lines are read in batches of similar lengths. On a CPU the shape of a batch decides the order of summation (matrix
 kernels are chosen by shape, and threads split rows), so the rest of the batch changes the last digits in fp32. With
-`alone` each line is read by itself and its numbers are reproducible to the last bit; that takes 1.2 to 5 times as long
-(most for seq2seq).
+`alone`, each line is read separately and its numbers are reproducible to the last bit; this takes 1.2 to 5 times as
+long (most for seq2seq).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from regard.evaluation.perplexity import Method, rows_at_once, segment_losses
 from regard.systems.model import Model
 from regard.systems.ngram import NGram
 
-LONG = 4096  # a line with more tokens is read piece by piece: in one call a million would be deaf to Ctrl-C
+LONG = 4096  # a line with more tokens is read in pieces: a single call with a million would not react to Ctrl-C
 
 
 def alone_by_default(model: Model) -> bool:
-    """Whether each line is scored by itself: on a CPU, unless the model only looks up counts."""
+    """Whether each line is scored separately: on a CPU, unless the model only looks up counts."""
     return model.device.type == "cpu" and next(model.parameters(), None) is not None
 
 

@@ -1,4 +1,4 @@
-"""Which tokenizer BLEU uses, and how words are counted, by the script of a text.
+"""The tokenizer of BLEU, and the way of counting words, by the script of a text.
 
 BLEU counts runs of four words. sacreBLEU's usual tokenizer, 13a, finds words between spaces, so for Japanese, where a
 sentence is one such word, it reports 0 for all but perfect sentences. The script of most letters of the references
@@ -32,7 +32,7 @@ KANA = 0.05  # share of kana among kana and Han from which on a text is Japanese
 
 @dataclass(frozen=True)
 class Cut:
-    """sacreBLEU's tokenizer, and a sentence on why this one."""
+    """sacreBLEU's tokenizer, and a sentence on the choice."""
 
     tokenizer: str
     why: str

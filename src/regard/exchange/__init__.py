@@ -1,1 +1,1 @@
-"""Models in other programs' formats, written and read."""
+"""Export and import of models in the formats of other programs."""

@@ -1,11 +1,12 @@
-"""A run as one file for another machine: a zip of its files, stored as they are, with the SHA-256 of each.
+"""A run as one file for another machine: an uncompressed zip of its files, with the SHA-256 of each.
 
-The same run gives the same bytes: names are sorted, times are left out, nothing is compressed. Data are named by their
-file's name alone, so no path of this machine is in it; `report.html` is left out (`regard evaluate` writes it again).
+The same run gives the same bytes: names are sorted, times are left out, nothing is compressed. Data are recorded by
+file name only, so the archive contains no path of this machine; `report.html` is left out (`regard evaluate` writes it
+again).
 
-An archive may come from anyone. Only the files of a run come out of it, each of exactly the size and digest that was
-recorded; nothing is unpacked whose size differs. The run's own code is included, and does not run until it is trusted
-on this machine (systems/own/code.py).
+Archives are not trusted. Only the files of a run are unpacked, and only if they have exactly the recorded size and
+digest. The code of a user's own system is included, but it does not run until it is trusted on this machine
+(systems/own/code.py).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ BLOCK = 1 << 20
 
 
 def write(folder: Path, out: Path, *, training: str = "yes") -> None:
-    """`training` no: without what only `regard resume` and `--average` need, which is most of its size."""
+    """`training` no: without the files that only `regard resume` and `--average` need, which are most of the size."""
     if training not in ("yes", "no"):
         raise RegardError(f"--training must be yes or no, not {training!r}.")
     facts = read_facts(folder)
@@ -72,7 +73,7 @@ def write(folder: Path, out: Path, *, training: str = "yes") -> None:
 
 
 def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Path]:
-    """The files of a run by the name that they get."""
+    """The files of a run by their names in the archive."""
     files = {name: folder / name for name in FILES if (folder / name).exists()}
     if WEIGHTS not in files and CHECKPOINT not in files:
         raise RegardError(f"{folder} has no weights: its training never started; train it again.")
@@ -130,7 +131,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     if tokenizer_file is not None:
         raise RegardError("--tokenizer does not apply: an archive has its own.")
     check_free(run)
-    if run.exists():  # an empty folder, which cannot be held and renamed at once
+    if run.exists():  # an empty folder, which cannot be locked and renamed at the same time
         raise RegardError(f"{run} already exists: choose another --run.")
     try:
         with zipfile.ZipFile(file) as archive, exclusive_name(run), atomic_folder(run) as made:

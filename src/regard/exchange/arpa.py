@@ -33,7 +33,7 @@ START, END, UNKNOWN = "<s>", "</s>", "<unk>"
 ZERO = -99.0  # log₁₀ of probability 0
 LITERAL = "␡"
 PREAMBLE = 1000  # lines before \\data\\, at most
-_START, _END = -1, -2  # while reading: both are id 0, but each has its place
+_START, _END = -1, -2  # while reading: both are id 0, but each has its own entry
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------------
@@ -69,14 +69,15 @@ def spell(tokens: list[str]) -> list[str]:
 
 
 def write_arpa(model: NGram, tokens: list[str], path: str | Path) -> None:
-    """Write the model with `tokens`, its vocabulary by id, as an ARPA file, whole or not at all."""
+    """Write the model with `tokens`, its vocabulary by id, as an ARPA file. An error leaves no partial file."""
     with atomic_write(Path(path)) as temporary:
         write_straight(model, tokens, temporary)
 
 
 def write_straight(model: NGram, tokens: list[str], path: Path, header: str = "") -> None:
-    """Into the file itself. Nine digits keep every bit of fp32. The lines of `header` become comments, which begin with
-    `#`: kenlm reads no others."""
+    """Write directly into the file. Nine digits preserve every bit of fp32. The lines of `header` become comments,
+    which begin with `#`: kenlm reads no others.
+    """
     if len(tokens) != model.vocabulary:
         raise RegardError(
             f"The model has {model.vocabulary} tokens, not {len(tokens)}; give the tokens of its own tokenizer."

@@ -1,4 +1,4 @@
-"""A run of an n-gram as an ARPA file, and the other way round."""
+"""An n-gram run as an ARPA file, and vice versa."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_beside(run: LanguageRun, out: Path) -> str:
     remove_partial_files(path.parent, of=path.name)  # while OUT is claimed
     if not (path.is_file() and path.read_bytes() == content.encode()):  # an earlier export of the run wrote it
         write_text(path, content, new=True)
-    if run.tokenizer.pretokenised:  # kenlm splits a line at its spaces, too
+    if run.tokenizer.pretokenised:  # kenlm also splits a line at its spaces
         return f"its tokenizer: {path}"
     return TOKENIZE_FIRST.format(arpa=str(out), tokenizer=str(path)).rstrip()
 
@@ -66,7 +66,7 @@ def check(run: LanguageRun, out: Path) -> Parity:
 
 
 def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
-    """Make a run of an ARPA file, with the tokenizer that cut its text, or one made from its words."""
+    """Make a run from an ARPA file, with the tokenizer of its text, or one made from its words."""
     check_free(run)
     model, tokens = read_arpa(file)
     tokenizer = _tokenizer_of(tokens) if tokenizer_file is None else Tokenizer.load(tokenizer_file)

@@ -4,7 +4,7 @@
         page = browser.open("file:///…/model.html")
         page.evaluate("document.title")
 
-Nothing is installed for it: any Chromium or Chrome of the machine is used, without network.
+It installs nothing: it uses any Chromium or Chrome on the machine, without network.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = ("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run", "--disable-extensions")
 LOADED = "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND"
-# Copies first: a pipe may be descriptor 3 or 4 itself. A shell would do, but dash knows descriptors of one digit only.
+# Copies first: a pipe may be descriptor 3 or 4 itself. A shell could do this, but dash allows only one digit.
 AS_3_AND_4 = """import os, sys
 copies = [os.dup(int(number)) for number in sys.argv[1:3]]
 for copy, number in zip(copies, (3, 4)):

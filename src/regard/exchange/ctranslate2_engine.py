@@ -1,11 +1,11 @@
-"""CTranslate2 as the searcher of a translator: `regard translate RUN --engine ctranslate2`.
+"""CTranslate2 as the search engine of a translator: `regard translate RUN --engine ctranslate2`.
 
     score(y) = log P(y) / |y|^length_penalty,      |y| counts <eos>: in both
 
-Its limits count tokens without <eos>, Regard's with it. Two things it does otherwise, and no option changes them. It
-fills the slot of a hypothesis that has ended with the next best, and ends after `width` hypotheses have ended; here an
-ended one keeps its slot. And it forbids a token by taking it out of the softmax; here the softmax keeps it. With one
-hypothesis, where no token is forbidden, both are the same greedy search.
+Its limits count tokens without <eos>, Regard's with it. There are two more differences, which no option changes.
+CTranslate2 fills the slot of a finished hypothesis with the next best one, and stops after `width` hypotheses have
+finished; in Regard a finished hypothesis keeps its slot. CTranslate2 also removes a forbidden token from the softmax;
+Regard keeps it there. With one hypothesis and no forbidden token, both are the same greedy search.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.decoding.beam import Hypothesis
 from regard.decoding.beam_slots import BeamConfig
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-BATCH_TOKENS = 2048  # of sources that are searched together
+BATCH_TOKENS = 2048  # tokens of sources that are searched together
 
 
 def symbols(tokenizer: Tokenizer) -> list[str]:
@@ -41,7 +41,7 @@ class CTranslate2Engine:
         self.ids = {symbol: number for number, symbol in enumerate(target)}
         workers = torch.get_num_threads()
         self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=workers, intra_threads=1)
-        torch.set_num_threads(workers)  # it takes its own number for all that uses OpenMP in this thread
+        torch.set_num_threads(workers)  # it changes the number for everything that uses OpenMP in this thread
 
     def search(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig
@@ -74,7 +74,7 @@ class CTranslate2Engine:
             tokens = [self.ids[symbol] for symbol in written]
             finished = bool(tokens) and tokens[-1] == terms.eos
             hypotheses.append(Hypothesis(tokens, score * len(tokens) ** terms.length_penalty, score, finished))
-        hypotheses.sort(key=lambda one: (not one.finished, -one.score))  # as here, cut off ones last
+        hypotheses.sort(key=lambda one: (not one.finished, -one.score))  # as in Regard, unfinished hypotheses last
         return hypotheses[: terms.n_best]
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:

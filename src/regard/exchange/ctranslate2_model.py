@@ -1,8 +1,8 @@
-"""A `transformer` or a `gpt` as a model of CTranslate2, which translates and writes on a CPU, also in 8 bits.
+"""A `transformer` or a `gpt` as a CTranslate2 model, which translates and generates on a CPU, also in 8 bits.
 
-Weights go into CTranslate2's own specification one by one. Word vectors stay one table where they are tied: the factor
-by which they are read is a number of the specification. Positions at the input are written as a table, so every kind
-of them can be expressed; what cannot is refused by the name of its setting.
+Weights are copied into CTranslate2's specification one by one. Tied word vectors stay one table: the specification has
+a number for the factor by which they are multiplied. Positions at the input are written as a table, so every kind of
+them can be expressed; settings that cannot be expressed are refused by name.
 """
 
 from __future__ import annotations
@@ -43,20 +43,22 @@ from regard.systems.transformer import Settings, Transformer
 from regard.text.tokenizers.engine import UNK
 from regard.text.tokenizers.imported import HIDDEN
 
-SENTENCES = 200  # that are translated to compare
+SENTENCES = 200  # sentences that are translated for the comparison
 ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELUTanh, "swish": Activation.SWISH}
-ROWS = 1024  # of the table of positions at least, where the model has no limit
+ROWS = 1024  # minimum length of the position table if the model has no limit
 
 
 def write(run: AnyRun, out: Path, quantization: str = "float32") -> None:
-    """The folder that `ctranslate2.Translator` or `ctranslate2.Generator` opens, with the tokenizers and a page."""
+    """Write the folder that `ctranslate2.Translator` or `ctranslate2.Generator` opens, with tokenizers and a model
+    card.
+    """
     save(run, out, quantization)
     Tokenizers(run.tokenizer, run.source_tokenizer).save(out)
     write_text(out / "README.md", readme(run))
 
 
 def save(run: AnyRun, out: Path, quantization: str = "float32") -> None:
-    """The model alone."""
+    """Save the model only."""
     check_choice("--quantization", quantization, ACCEPTED_MODEL_TYPES)
     save_spec(specify(run), out, quantization)
 
@@ -158,12 +160,12 @@ def _arrangement(settings: Settings | GPTSettings) -> dict[str, Any]:
         "activation": ACTIVATIONS[settings.activation],
     }
     if settings.position == "rotary":
-        how |= {"rotary_dim": 0, "rotary_interleave": False}  # all components; the halves of a head are turned
+        how |= {"rotary_dim": 0, "rotary_interleave": False}  # all components; the halves of a head are rotated
     return how
 
 
 def _embed(side: Any, words: Any, embedding: Embedding, rows: int) -> None:
-    """The table of words, the factor it is read with, and the table of positions; [x ; p] is [x ; 0] + [0 ; p]."""
+    """The word table, the factor that multiplies it, and the position table; [x ; p] is [x ; 0] + [0 ; p]."""
     table, place = embedding.table.weight, embedding.position
     if embedding.concatenate:
         table = nn.functional.pad(table, (0, embedding.width - table.size(1)))
@@ -212,7 +214,7 @@ def _norm(spec: Any, norm: Any) -> None:
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:
-    """A copy: CTranslate2 quantises in place."""
+    """A copy: CTranslate2 quantizes in place."""
     return tensor.detach().float().cpu().numpy().copy()
 
 
@@ -262,7 +264,7 @@ Written by Regard. It needs `pip install ctranslate2 tokenizers`, but neither Re
 
 
 def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslate2Engine:
-    """The run's weights as they are now, in CTranslate2; they are converted once, into the cache folder."""
+    """The run's current weights in CTranslate2; they are converted once, into the cache folder."""
     folder = cache_folder() / "ctranslate2" / _digest(run, quantization)
     with lock(folder.parent / ".lock"):
         if not folder.exists():
@@ -319,7 +321,7 @@ def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, s
 
 
 def _held_out(run: TranslationRun) -> tuple[list[str], list[str]]:
-    """Sources and references of the run's own test split; where that is elsewhere, sources alone."""
+    """Sources and references of the run's own test split; if it is not available, only sources."""
     try:
         corpus, name = run.chosen(None, None)
     except RegardError:

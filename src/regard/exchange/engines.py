@@ -1,4 +1,4 @@
-"""Other programs that search in the place of Regard's own beam search: `regard translate RUN --engine NAME`."""
+"""Other programs that replace Regard's beam search: `regard translate RUN --engine NAME`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A folder in Hugging Face's layout from any source: its config.json and its tensors, checked before use.
 
 Weights come only from safetensors files. Names, shapes and sizes are checked against config.json before a number is
-read, so a size that a file merely claims is never allocated.
+read, so a size is never allocated just because a file claims it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Config:
         return value
 
     def one(self, name: str, known: Mapping[Any, str], default: Any = None) -> str:
-        """Regard's name for this value; values without one are refused."""
+        """Regard's name for this value; a value without one is an error."""
         value = self.values.get(name, default)
         if not isinstance(value, (str, int, float)) or value not in known:
             self.wrong(f"{name} is {value!r:.40}, but Regard supports only {', '.join(map(str, known))}")
@@ -126,7 +126,7 @@ class ForeignWeights:
         self.unread = {name for name in self.unread if not any(re.fullmatch(pattern, name) for pattern in patterns)}
 
     def finish(self, what: str) -> None:
-        """Refuse tensors that were not used: the model would not be the one that was saved."""
+        """Refuse tensors that were not used: without them, the model would differ from the saved one."""
         if self.unread:
             raise RegardError(f"{self.where} contains the tensor {min(self.unread):.100}, which {what} does not have.")
 

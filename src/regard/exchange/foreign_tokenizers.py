@@ -32,7 +32,7 @@ _MODERN = (
 )
 
 
-CUTS = ("gpt-2", "smollm", "llama-bpe", "qwen2")  # one name for each way that is known
+CUTS = ("gpt-2", "smollm", "llama-bpe", "qwen2")  # one name for each known method
 
 
 def _cut(pattern: str) -> pre_tokenizers.PreTokenizer:
@@ -112,7 +112,7 @@ def numbered(tokens: Sequence[str]) -> dict[str, int]:
 
 def add_special(engine: Engine, tokens: Sequence[str], kinds: Sequence[int]) -> None:
     special = [token for token, kind in zip(tokens, kinds) if kind in (CONTROL, UNKNOWN)]
-    named = [token for token, kind in zip(tokens, kinds) if kind == 4]  # a user's own, matched as a whole
+    named = [token for token, kind in zip(tokens, kinds) if kind == 4]  # added by a user, matched as a whole
     if len(special) + len(named) > MAX_ADDED:
         raise RegardError(f"has more than {MAX_ADDED} special tokens, more than Regard supports")
     engine.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
@@ -138,7 +138,7 @@ def llama2c_tokenizer(path: Path, vocabulary: int) -> Engine:
         raise RegardError(f"{path} is not a llama2.c tokenizer of {vocabulary} tokens, or is damaged.") from None
     if place != len(content):
         raise RegardError(f"{path} has more than the model's {vocabulary} tokens: it belongs to another model.")
-    tokens[:3] = ["<unk>", "<s>", "</s>"]  # by their place; the file holds a spelling for printing
+    tokens[:3] = ["<unk>", "<s>", "</s>"]  # by position; the file contains a printable spelling
     tokens = [token.replace(" ", SPACE) for token in tokens]
     kinds = [UNKNOWN, CONTROL, CONTROL, *(BYTE if token.startswith("<0x") else NORMAL for token in tokens[3:])]
     return sentence_pieces(tokens, scores, kinds, prefix=True)

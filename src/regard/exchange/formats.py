@@ -1,9 +1,9 @@
-"""`regard export` and `regard import`: a run in another program's format, and the other way round.
+"""`regard export` and `regard import`: a run in another program's format, and vice versa.
 
 A format is one entry of FORMATS and one module, imported only when it is needed. The module has
 
     write(run, out, **options)          `out` does not exist yet: a file or folder of another name, which becomes OUT
-    check(run, out, **options)          optional: what the format's own program makes of it, as a `Parity`
+    check(run, out, **options)          optional: the results of the format's own program, as a `Parity`
     write_beside(run, out)              optional: other files that belong to OUT; returns what to print about them
     read(file, run, tokenizer)          optional: a new run from such a file (`regard import`)
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 class Format:
     module: str  # in this package
     what: str  # one line
-    systems: tuple[str, ...] = ()  # that it takes; empty: every one
-    networks: bool = False  # neural systems only, not ngram
+    systems: tuple[str, ...] = ()  # the systems that it supports; empty: all
+    networks: bool = False  # only neural systems, not ngram
     folder: bool = False  # the output: a folder, or one file
     options: Mapping[str, str] | None = None  # of `write`, each with a line of documentation
-    opened: bool = True  # whether `write` takes the run that `load` opens; else its folder
-    package: str = ""  # that is needed to write it, as pip names it; "" = none besides Regard's own
+    opened: bool = True  # whether `write` takes an open run; otherwise its folder
+    package: str = ""  # the package needed to write it, as pip names it; "" = none
 
 
 FORMATS: dict[str, Format] = {
@@ -96,7 +96,7 @@ FORMATS: dict[str, Format] = {
 def export(
     folder: Path, to: str, out: Path, *, options: Mapping[str, str] | None = None, check: bool = False
 ) -> Parity | None:
-    """Write the run's model as `out`, whole or not at all; nothing that is there already is overwritten."""
+    """Write the run's model as `out`. An error leaves no partial output, and no file is overwritten."""
     check_choice("--to", to, tuple(FORMATS))
     form, options = FORMATS[to], dict(options or {})
     for name in options:
@@ -149,7 +149,7 @@ def _module(form: Format, to: str) -> Any:
         raise RegardError(f"--to {to} needs the package {missing.name}: pip install {form.package}.") from None
 
 
-# by a file's first bytes; llama2.c's has none, so its name decides; any other file is read as ARPA
+# by a file's first bytes; for llama2.c by its name; any other file is read as ARPA
 READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json", b"GGUF": "gguf_reading"}
 PRECISE = ("huggingface", "gguf_reading", "llama2c_file")  # have --precision
 
@@ -157,7 +157,7 @@ PRECISE = ("huggingface", "gguf_reading", "llama2c_file")  # have --precision
 def import_file(
     file: Path, run: Path | None = None, tokenizer_file: Path | None = None, precision: str = "fp32"
 ) -> Path:
-    """Make a run of another program's model; the first bytes decide its format."""
+    """Make a run from another program's model; the first bytes determine its format."""
     check_choice("--precision", precision, ("fp32", "bf16"))
     if file.is_dir():
         module = "huggingface"

@@ -1,8 +1,8 @@
 """A run as one GGUF file, which llama.cpp and the programs built on it read: `gpt` as its GPT-2, `llama` as its Llama.
 
-The tokenizer is in the file too: GGUF knows byte pairs as GPT-2 has them, so runs with other tokens are refused. The
-boundary `<eos>` is put before every prompt. llama.cpp turns neighboring components by rotary positions, where ours
-turns k and k + d/2, so queries and keys are put in that order.
+The file also contains the tokenizer: GGUF supports byte pairs as in GPT-2, so runs with other tokens are refused. The
+boundary `<eos>` is put before every prompt. Rotary positions rotate neighboring components in llama.cpp, but k and
+k + d/2 in Regard, so queries and keys are reordered.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _gpt2(run: LanguageRun) -> dict[str, Tensor]:
 def _llama(run: LanguageRun) -> dict[str, Tensor]:
     settings, tensors = run.recipe.model, hf_llama.tensors_of(run.model)  # type: ignore[arg-type]
     scales = {}
-    if settings.stretch == "llama3":  # what each frequency is divided by
+    if settings.stretch == "llama3":  # the divisor of each frequency
         half = settings.head // 2
         frequency = settings.theta ** (-torch.arange(half, dtype=torch.float64) / half)
         scales[ROTARY_SCALES] = (frequency / settings.rotations(frequency)).float()
@@ -132,7 +132,7 @@ def _llama(run: LanguageRun) -> dict[str, Tensor]:
         return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()} | scales
     for name, tensor in tensors.items():
         for projection, heads in (("q_proj", settings.heads), ("k_proj", settings.groups)):
-            if projection in name:  # [heads, 2, d/2, in] → [heads, d/2, 2, in]: the two that are turned, side by side
+            if projection in name:  # [heads, 2, d/2, in] → [heads, d/2, 2, in]: pairs that rotate together
                 halves = tensor.unflatten(0, (heads, 2, -1))
                 tensors[name] = halves.transpose(1, 2).reshape(tensor.shape)
     return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()} | scales
@@ -175,7 +175,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def check_imported(tokenizer: Tokenizer) -> None:
-    """Refuses an imported tokenizer that GGUF has no name for."""
+    """Refuses an imported tokenizer for which GGUF has no name."""
     if _cut_name(tokenizer) is None:
         raise RegardError(
             "This tokenizer splits text by rules that Regard cannot express in GGUF; use --to huggingface."
@@ -198,7 +198,7 @@ def _add_imported(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     special = {one["id"] for one in there["added_tokens"] if one["special"]}
     kinds = [CONTROL if number in special else NORMAL for number in range(len(tokens))]
     merges = [" ".join(pair) if isinstance(pair, list) else pair for pair in there["model"]["merges"]]
-    if name == "":  # a piece's score is the rank of the first merge that makes it, and characters come after all
+    if name == "":  # a piece's score is the rank of the first merge that makes it; characters come last
         kinds = [BYTE if one.startswith("<0x") and kind == NORMAL else kind for one, kind in zip(tokens, kinds)]
         if tokenizer.unk is not None:
             kinds[tokenizer.unk] = UNKNOWN
@@ -266,7 +266,7 @@ def _complete(server: Any, prompt: str | list[int], most: int, **more: Any) -> d
 @torch.no_grad()
 def _difference(run: LanguageRun, server: Any, prompt: list[int]) -> float:
     ours = run.model(torch.tensor([prompt]))[0][0, -1].log_softmax(-1)
-    letter = run.tokenizer.encode("a")[0]  # chosen whatever is predicted: of part of a character nothing is reported
+    letter = run.tokenizer.encode("a")[0]  # forced: llama.cpp reports nothing for part of a character
     more = {"n_probs": run.tokenizer.vocabulary, "logit_bias": [[letter, 1e9]]}
     answer = _complete(server, prompt, 1, **more)
     theirs = answer["logprobs"]["content"][0]["top_logprobs"]

@@ -1,9 +1,9 @@
 """GGUF files as runs: Llama, Mistral and Qwen2 as `llama`, GPT-2 as `gpt`; float or quantized.
 
-A file is a header of named values, a list of tensors (name, shape, type, place), and their numbers. It comes from a
-stranger: every count, length and place is checked against the file's size before anything is allocated. The package
-`gguf` only turns blocks of few bits into floats. llama.cpp stores W_q and W_k of a Llama with the two components that
-rotate together side by side, where ours are k and k + d/2, so their rows are put back in that order.
+A file is a header of named values, a list of tensors (name, shape, type, place), and their numbers. It is not trusted:
+every count, length and offset is checked against the file's size before anything is allocated. The package `gguf` only
+converts quantized blocks to floats. llama.cpp stores W_q and W_k of a Llama with the two components that rotate
+together next to each other, Regard at k and k + d/2, so the rows are reordered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MODULES: dict[str, Any] = {"llama": hf_llama, "qwen2": hf_llama, "gpt2": hf_gpt2
 
 
 class HeaderReader:
-    """Values from the beginning of a file, one after the other; never beyond its end."""
+    """Reads values from the beginning of a file, one after the other, never beyond its end."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.place = path, data, 0
@@ -88,7 +88,7 @@ class HeaderReader:
 
 
 class StoredTensor:
-    """One tensor of the file, as `ForeignWeights` reads it; `turned`: heads whose rows are to be put in our order."""
+    """One tensor of the file, as `ForeignWeights` reads it; `turned`: heads whose rows must be reordered."""
 
     def __init__(self, reader: HeaderReader, shape: list[int], kind: int, start: int, turned: int = 0) -> None:
         self.reader, self.shape, self.start, self.turned = reader, shape, start, turned
@@ -119,7 +119,7 @@ class StoredTensor:
 
 
 def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision: str = "fp32") -> Path:
-    """Make a run of a GGUF file."""
+    """Make a run from a GGUF file."""
     check_free(run)
     if tokenizer_file is not None:
         raise RegardError("--tokenizer does not apply: a GGUF file has its own tokenizer.")
@@ -163,7 +163,7 @@ def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[
         name, axes = reader.string(), reader.number("I")
         if not 1 <= axes <= 4:
             reader.wrong(f"has a tensor of {axes} axes")
-        shape = [int(reader.number("Q")) for _ in range(axes)][::-1]  # theirs begins with the last axis
+        shape = [int(reader.number("Q")) for _ in range(axes)][::-1]  # GGUF's shapes begin with the last axis
         found[name] = (shape, int(reader.number("I")), int(reader.number("Q")))
     align = values.get("general.alignment", 32)
     if type(align) is not int or not 1 <= align <= 1 << 16:
@@ -234,7 +234,7 @@ def _config(reader: HeaderReader, kind: str, own: dict[str, Any], tensors: dict[
 
 
 def _llama3(file: Path, scales: Tensor, theta: Any) -> dict[str, Any]:
-    """The settings that give these scales, if they are those of Llama 3.1 to 3.3, which differ in the factor alone."""
+    """The settings that give these scales, if they are those of Llama 3.1 to 3.3, which differ only in the factor."""
     stretch = Stretch("llama3", float(scales.max()))
     if isinstance(theta, float) and 1 < theta < 1e12 and stretch.factor >= 1:
         frequency = theta ** (-torch.arange(len(scales), dtype=torch.float64) / len(scales))
@@ -253,7 +253,7 @@ def _llama3(file: Path, scales: Tensor, theta: Any) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """A number of 32 bits as it was written: 9.99999975e-06 is 1e-05."""
+    """A 32-bit number in its shortest form: 9.99999975e-06 is 1e-05."""
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 

@@ -1,8 +1,8 @@
 """`gpt` as Hugging Face's GPT2LMHeadModel, and vice versa: the same blocks under different names.
 
-Theirs holds linear maps as [in, out] (`Conv1D`), ours as [out, in]. Positions at the input become the table that GPT-2
-adds, missing biases are zeros, and a factor s on the word vectors is in the table: where that also predicts, the last
-layer norm is divided by s.
+GPT2LMHeadModel stores linear maps as [in, out] (`Conv1D`), Regard as [out, in]. Positions at the input become the table
+that GPT-2 adds, missing biases are zeros, and a factor s on the word vectors is multiplied into the table: if it is
+tied to the output, the last layer norm is divided by s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.systems.gpt import GPT, Settings
 
 SYSTEM, PREFIX = "gpt", "transformer."
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
-NAMES = {  # ours → theirs, within a block
+NAMES = {  # Regard's name → GPT-2's, within a block
     "attention_norm": "ln_1",
     "attention.project": "attn.c_attn",
     "attention.output": "attn.c_proj",
@@ -32,7 +32,7 @@ NAMES = {  # ours → theirs, within a block
 
 
 def check_settings(settings: Settings, form: str) -> None:
-    """Refuses settings that GPT-2 cannot have, and says what to change."""
+    """Refuses settings that GPT-2 does not support; the error names the change to make."""
     if settings.position not in INPUT_POSITIONS:
         raise RegardError(
             f"model.position {settings.position} acts inside attention, but {form} adds positions at the input: train "
@@ -100,7 +100,7 @@ def _positions(model: GPT) -> Tensor:
 
 
 def as_huggingface(model: GPT, config: dict[str, Any]) -> dict[str, Tensor]:
-    """For GPT2LMHeadModel: with its prefix, and linear maps as [in, out]."""
+    """The tensors for GPT2LMHeadModel: with its prefix, and linear maps as [in, out]."""
     tensors = tensors_of(model)
     output = tensors.pop("output.weight", None)
     named = {
@@ -113,7 +113,7 @@ def as_huggingface(model: GPT, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a GPT-2 folder; settings that `gpt` does not have are refused."""
+    """Regard's settings for a GPT-2 folder; a setting that `gpt` does not have is an error."""
     config.must_be(
         scale_attn_weights=True,
         scale_attn_by_inverse_layer_idx=False,
@@ -137,7 +137,7 @@ def settings_in(config: Config) -> dict[str, Any]:
 
 
 def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
-    """The state of our model from the tensors of theirs; rows of word vectors in their order."""
+    """The state dict of Regard's model from the tensors of the file; rows of word vectors in the file's order."""
     width, inner = settings.width, settings.feedforward or 4 * settings.width
     weights.ignore(r"h\.\d+\.attn\.(masked_)?bias")
     turned = weights.shape("h.0.attn.c_attn.weight") == [width, 3 * width]  # Conv1D; minGPT has [out, in]

@@ -1,7 +1,7 @@
-"""`llama` as Hugging Face's LlamaForCausalLM, and the other way round: the same numbers under other names.
+"""`llama` as Hugging Face's LlamaForCausalLM, and vice versa: the same numbers under other names.
 
-`attention.project` is q_proj, k_proj and v_proj, one below the other. Mistral without a sliding window is the same
-model; Qwen2 has biases on those three alone, so `model.bias qkv` is written as Qwen2ForCausalLM.
+`attention.project` is q_proj, k_proj and v_proj, concatenated by rows. Mistral without a sliding window is the same
+model; Qwen2 has biases only on these three, so `model.bias qkv` is written as Qwen2ForCausalLM.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _scaling_of(settings: Settings) -> dict[str, Any] | None:
 
 
 def _maps(settings: Settings) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
-    """Our name, and those of theirs that it is made of, with their shapes."""
+    """Regard's name, and the names in LlamaForCausalLM of its parts, with their shapes."""
     width, inner = settings.width, settings.inner
     queries, keys = settings.heads * settings.head, settings.groups * settings.head
     for layer in range(settings.layers):
@@ -101,7 +101,7 @@ def as_huggingface(model: Llama, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Llama, Mistral or Qwen2 folder; settings that `llama` does not have are refused."""
+    """Regard's settings for a Llama, Mistral or Qwen2 folder; a setting that `llama` does not have is an error."""
     config.must_be(hidden_act="silu", pretraining_tp=1)
     if _slides(config):
         config.wrong("its attention uses a sliding window, but Regard's covers the whole text")
@@ -126,7 +126,7 @@ def settings_in(config: Config) -> dict[str, Any]:
 
 
 def _slides(config: Config) -> bool:
-    """Mistral's window; Qwen2 names one that it does not use. A window as wide as the context hides nothing."""
+    """Mistral's window; Qwen2 names one that it does not use. A window as wide as the context has no effect."""
     if config.values.get("model_type") == "qwen2" and not config.flag("use_sliding_window", False):
         return False
     window = config.values.get("sliding_window")
@@ -162,13 +162,13 @@ def _rotation(config: Config) -> dict[str, Any]:
 
 
 def _biased(name: str, settings: Settings) -> bool:
-    """True if the map has a bias; `BIASES` is in the order of more and more of them."""
+    """True if the map has a bias; each entry of `BIASES` includes those before it."""
     least = {"attention.project": 1, "attention.output": 2}.get(name.split(".", 2)[-1], 3)
     return "norm" not in name and name != "finish" and BIASES.index(settings.bias) >= least
 
 
 def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
-    """The state of our model from the tensors of theirs; rows of word vectors in their order."""
+    """The state dict of Regard's model from the tensors of the file; rows of word vectors in the file's order."""
     weights.ignore(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
     state = {"embedding.table.weight": weights.take("embed_tokens.weight", vocabulary, settings.width)}
     for name, theirs in _maps(settings):

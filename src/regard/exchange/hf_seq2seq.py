@@ -1,16 +1,16 @@
 """`transformer` as Hugging Face's MarianMTModel (post-norm) or PegasusForConditionalGeneration (pre-norm), and back.
 
 Both are the Transformer of Vaswani et al. 2017 with sine waves as positions; Pegasus is Marian with the layer norm
-before each part and one more at the end. Three things differ from ours, and none changes a prediction:
+before each part and one more at the end. Three things differ from Regard's model; none of them changes a prediction:
 
-    channels   sin and cos alternate here; there all sines come first. Every vector's components are put in that order.
-    scale      words are multiplied by a = 4√D here, by √D or 1 there. The table is multiplied by the quotient f; where
-               it also predicts, the last layer norm is divided by f.
+    channels   sin and cos alternate here; there all sines come first. The components of every vector are reordered.
+    scale      words are multiplied by a = 4√D here, by √D or 1 there. The table is multiplied by the quotient f; if
+               it is tied to the output, the last layer norm is divided by f.
     weights    W_q, W_k, W_v are one matrix here.
 
-Marian's own models, as those of OPUS-MT, begin a target with <pad> and end it with </s>. Here </s> does both: <pad> is
-never read elsewhere, so its vector takes the place of the one that the decoder reads for </s>. The source's vectors and
-the matrix that predicts are tables of their own then.
+Marian's own models, such as those of OPUS-MT, begin a target with <pad> and end it with </s>. Here </s> does both:
+<pad> is never read elsewhere, so its vector replaces the one that the decoder reads for </s>. The source's vectors and
+the output matrix are then separate tables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Side = Literal["in", "out"]  # which sides of a map are vectors between blocks: 
 
 
 def check_settings(settings: Settings, form: str) -> None:
-    """Refuses settings that neither of their models can have, and says what to change."""
+    """Refuses settings that neither Marian nor Pegasus supports; the error names the change to make."""
     if settings.position != "sinusoid" or settings.combine != "add":
         what = f"model.position {settings.position}, combined by {settings.combine}"
         raise RegardError(
@@ -127,7 +127,7 @@ def _last_norm(decoder_layers: int, norm: str) -> str:
 
 
 def _sines_first(width: int) -> Tensor:
-    """For each of their components, which of ours it is."""
+    """For each component there, its index here."""
     return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
@@ -155,7 +155,7 @@ def as_huggingface(model: Transformer, config: dict[str, Any]) -> dict[str, Tens
     target = ours["embedding.table.weight"][:, order] * factor
     if model.source_embedding is None:
         tensors["model.shared.weight"] = target
-        if not settings.tied:  # nothing is tied then, so each is written
+        if not settings.tied:  # nothing is tied then, so each table is written
             tensors["model.encoder.embed_tokens.weight"] = target.clone()
             tensors["model.decoder.embed_tokens.weight"] = target.clone()
     else:
@@ -181,7 +181,7 @@ def _positions(count: int, width: int) -> Tensor:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Marian or Pegasus folder; settings that `transformer` does not have are refused."""
+    """Regard's settings for a Marian or Pegasus folder; a setting that `transformer` does not have is an error."""
     norm = NORMS[config.values["model_type"]]
     config.must_be(static_position_embeddings=True, normalize_embedding=False, add_cross_attention=False)
     for name in ("ffn_dim", "attention_heads"):
@@ -230,7 +230,7 @@ def _start(config: Config) -> tuple[int, int] | None:
 
 
 def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
-    """The state of our model from the tensors of theirs; rows of word vectors in their order."""
+    """The state dict of Regard's model from the tensors of the file; rows of word vectors in the file's order."""
     width, inner = settings.width, settings.feedforward or 4 * settings.width
     decoder_layers = settings.decoder_layers or settings.layers
     back = _sines_first(width).argsort()
@@ -271,7 +271,7 @@ def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabu
 
 
 def _check_fixed(config: Config, weights: ForeignWeights, width: int, vocabulary: int) -> None:
-    """Parts that theirs may hold and ours has not, as long as they say nothing new."""
+    """Accepts tensors without a counterpart here only if they have their fixed values."""
     if "final_logits_bias" in weights.unread and bool(weights.take("final_logits_bias", 1, vocabulary).any()):
         raise RegardError(
             f"final_logits_bias in {weights.where} is not zero, but Regard's transformer has no such bias."

@@ -1,10 +1,11 @@
-"""Tokenizers for Hugging Face's programs, and theirs as ours.
+"""Tokenizers for Hugging Face's programs, and vice versa.
 
-Ours is already a tokenizer.json of the `tokenizers` library. Added for theirs: `<eos>` as a special token, which a line
-end in a text becomes too; where it is put (before a line, or after a source); and how tokens are joined to text.
+Regard's tokenizers are already a tokenizer.json of the `tokenizers` library. An export adds `<eos>` as a special token,
+which also replaces a line end in a text; its position (before a line, or after a source); and how tokens are joined.
 
-Of theirs, tokenizers that Regard wrote, and GPT-2's byte-level BPE, become Regard's own: the boundary gets id 0, and
-the other tokens follow in their order. Any other of a language model is used as it is (text/tokenizers/imported.py).
+On import, tokenizers that Regard wrote, and GPT-2's byte-level BPE, become Regard's own: the boundary gets id 0, and
+the other tokens follow in their order. Any other tokenizer of a language model is used unchanged
+(text/tokenizers/imported.py).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict
 
 
 def _imported_files(tokenizer: Tokenizer, longest: int) -> dict[str, str]:
-    """As it came, with `begin` before a text."""
+    """The imported tokenizer, with `begin` before a text."""
     engine = Engine.from_str(tokenizer.json)
     first, last = (engine.id_to_token(number) for number in (tokenizer.begin, tokenizer.eos))
     engine.post_processor = processors.TemplateProcessing(
@@ -88,7 +89,7 @@ def _imported_files(tokenizer: Tokenizer, longest: int) -> dict[str, str]:
 def _joined_words(pretokenised: bool) -> decoders.Decoder:
     """Words with one space between them, and none before closing or after opening punctuation."""
     steps = [decoders.Replace(Regex("^"), " "), decoders.Fuse()]
-    if not pretokenised:  # one mark after the other, so the neighbor may have been moved already
+    if not pretokenised:  # one mark after the other, so the neighbor may already have been moved
         closing, opening = (re.escape(marks) for marks in (CLOSING, OPENING))
         steps += [decoders.Replace(Regex(rf" {re.escape(mark)}(?=[ {closing}]|$)"), mark) for mark in CLOSING]
         steps += [decoders.Replace(Regex(rf"(?<![^\s{opening}]){re.escape(mark)} "), mark) for mark in OPENING]
@@ -99,9 +100,10 @@ def _joined_words(pretokenised: bool) -> decoders.Decoder:
 
 
 def tokenizer_of(folder: Path, config: Config, given: Path | None, vocabulary: int) -> tuple[Tokenizer, list[int]]:
-    """The tokenizer for a folder, and for each of our ids theirs.
+    """The tokenizer of a folder, and for each of its ids the id in the folder.
 
-    One that Regard wrote, or could have, becomes what it was. Any other language model's is used as it is.
+    A tokenizer that Regard wrote, or could have written, becomes Regard's own. Any other of a language model is used
+    unchanged.
     """
     first, last = config.values.get("bos_token_id"), _end_of(folder, config)
     if given is not None and given.suffix == ".json":
@@ -132,7 +134,7 @@ def tokenizer_of(folder: Path, config: Config, given: Path | None, vocabulary: i
 
 
 def _end_of(folder: Path, config: Config) -> Any:
-    """The token that ends a text; of several, the one that the tokenizer itself names, or the first."""
+    """The token that ends a text; if there are several, the one that the tokenizer names, or the first."""
     ends = config.values.get("eos_token_id")
     if not isinstance(ends, list):
         return ends
@@ -147,7 +149,7 @@ def _end_of(folder: Path, config: Config) -> Any:
 
 
 def template_of(folder: Path) -> str:
-    """The folder's chat template: a file of its own, or a field of tokenizer_config.json."""
+    """The folder's chat template: a separate file, or a field of tokenizer_config.json."""
     if (folder / CHAT_TEMPLATE).exists():
         return read_template(folder / CHAT_TEMPLATE)
     path = folder / "tokenizer_config.json"
@@ -168,7 +170,7 @@ def _engine_in(path: Path) -> Engine:
 
 
 def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
-    """The folder's tokenizer as ours, and for each of our ids theirs."""
+    """The folder's tokenizer as Regard's own, and for each of its ids the id in the folder."""
     path = folder / "tokenizer.json"
     if not path.exists():
         raise RegardError(f"{folder} has no tokenizer.json: provide its tokenizer with --tokenizer.")
@@ -230,7 +232,9 @@ def _as_byte_pairs(engine: Engine, model: dict[str, Any], boundary: str) -> Engi
 
 
 def _normalised(made: Engine, engine: Engine) -> Engine | None:
-    """With the normalization of Unicode, if that is all that theirs does (besides making a line end a boundary)."""
+    """The tokenizer with its Unicode normalization, if it does nothing else (except turning a line end into a
+    boundary).
+    """
     written = json.loads(engine.to_str())["normalizer"]
     steps = [written] if written and written["type"] != "Sequence" else written["normalizers"] if written else []
     line_end = json.loads(normalizers.Replace("\n", EOS).__getstate__())
@@ -244,7 +248,7 @@ def _normalised(made: Engine, engine: Engine) -> Engine | None:
 
 
 def _checked(made: Engine, path: Path) -> Tokenizer:
-    """As a run would open it."""
+    """The tokenizer, saved and opened as in a run."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.json"
         file.write_text(made.to_str(), encoding="utf-8")

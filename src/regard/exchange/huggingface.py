@@ -1,7 +1,7 @@
 """A run as a folder that Hugging Face's `transformers` loads, and such folders as runs.
 
     gpt            GPT2LMHeadModel
-    llama          LlamaForCausalLM; Qwen2ForCausalLM (model.bias qkv); reads MistralForCausalLM, too
+    llama          LlamaForCausalLM; Qwen2ForCausalLM (model.bias qkv); also reads MistralForCausalLM
     transformer    MarianMTModel (model.norm post), PegasusForConditionalGeneration (model.norm pre)
 
 config.json, generation_config.json, model.safetensors, the tokenizer and a model card. Writing needs no other package;
@@ -79,7 +79,7 @@ def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "ye
 
 
 def _longest(run: AnyRun) -> int:
-    """Tokens that it was trained to read at once."""
+    """The context length that the model was trained with."""
     return int(run.recipe.data.longest if task_of(run).has_source else run.recipe.model.context)
 
 
@@ -88,7 +88,7 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
-    """Regard's decoding settings, as far as their `generate` has them: suppressed tokens, and a translator's beam."""
+    """Regard's decoding settings that `transformers` also has: suppressed tokens, and the beam of a translator."""
     boundary = run.tokenizer.eos
     common: dict[str, Any] = dict.fromkeys(("eos_token_id", "pad_token_id"), boundary)
     common["bos_token_id"] = run.tokenizer.begin
@@ -105,7 +105,7 @@ def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def check(run: AnyRun, out: Path, **_: str) -> Parity:
-    """Load it as a user of `transformers` does; compare logits on the same tokens, and greedy texts."""
+    """Load the folder with `transformers`; compare logits on the same tokens, and greedy texts."""
     try:
         import transformers
     except ImportError:
@@ -131,7 +131,7 @@ def _language_difference(run: AnyRun, model: Any) -> float:
 
 
 def _translator_difference(run: Any, model: Any) -> float:
-    """Over sources of different lengths, so that padding is looked at too."""
+    """The difference over sources of different lengths, which includes padding."""
     sources, targets = token_rows(run, source=True), token_rows(run)
     lengths = torch.tensor([len(row) - number + 1 for number, row in enumerate(sources)])
     eos = run.tokenizer.eos
@@ -148,7 +148,7 @@ def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
 
 
 def _greedy_texts(run: Any, model: Any, tokenizer: Any) -> list[bool]:
-    """For each text, whether both write the same translation, or the same continuation of its first half."""
+    """For each text, whether both generate the same translation, or the same continuation of its first half."""
     same = []
     for line in filter(str.strip, texts(run)):
         if task_of(run).has_source:
@@ -173,7 +173,7 @@ UNWRITTEN = -1e9  # the logit of a token that has no row in their table
 
 
 def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precision: str = "fp32") -> Path:
-    """Make a run of a folder that `transformers` wrote."""
+    """Make a run from a folder that `transformers` wrote."""
     check_free(run)
     if not (folder / "config.json").exists():
         what = "already a run" if (folder / "run.json").exists() else "a folder without config.json"

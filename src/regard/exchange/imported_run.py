@@ -1,4 +1,4 @@
-"""Another program's model as a run: its recipe, tokenizer, weights and chat template, written whole or not at all."""
+"""Another program's model as a run: recipe, tokenizer, weights and chat template. An error leaves no partial run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_TEMPLATE = 1 << 18  # characters
 
 
 def recipe_of(system: str, settings: Mapping[str, Any], tokenizer: Tokenizer, *, joint: bool = True) -> Recipe:
-    """`joint`: one tokenizer for source and target, of a translator."""
+    """The recipe of an imported model. `joint`: a translator with one tokenizer for source and target."""
     data: dict[str, Any] = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
     if not joint:
         data["joint"] = False
@@ -66,7 +66,7 @@ def write_run(
 
 
 def checked_template(template: Any, where: Path) -> str:
-    """A chat template as text, "" if there is none; it is kept, never run here."""
+    """A chat template as text, "" if there is none; it is stored, but not executed here."""
     if isinstance(template, list):  # several, by name
         named = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
         template = named[-1].get("template") if named else None

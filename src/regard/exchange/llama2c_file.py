@@ -2,8 +2,8 @@
 
 Seven int32 (width, feed-forward, layers, heads, key/value heads, vocabulary, context; a negative vocabulary means that
 the output has a table of its own), then float32: each kind of weight for all layers, one after the other. The file has
-no name for anything, so its size must be exactly what its header says. Neighboring components rotate together there,
-k and k + d/2 here, so the rows of W_q and W_k are put in that order.
+no names, so its size must be exactly the one that its header implies. Neighboring components rotate together there, k
+and k + d/2 here, so the rows of W_q and W_k are reordered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BEGIN, EOS = 1, 2  # <s> and </s>
 
 
 def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision: str = "fp32") -> Path:
-    """Make a run of a llama2.c checkpoint."""
+    """Make a run from a llama2.c checkpoint."""
     check_free(run)
     with open_file(file) as stream:
         head = stream.read(HEADER.size)
@@ -68,7 +68,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None, *, precision
 def _shapes(
     width: int, inner: int, layers: int, heads: int, groups: int, vocabulary: int, context: int, tied: bool
 ) -> dict[str, tuple[int, ...]]:
-    """What the file holds, in its order; nothing for a header that no model can have."""
+    """The shapes of the file's tensors, in order; empty for an impossible header."""
     counts = (width, inner, layers, heads, groups, vocabulary, context)
     if min(counts) < 1 or layers > MAX_LAYERS or width % (2 * heads) or heads % groups:
         return {}

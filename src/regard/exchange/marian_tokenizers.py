@@ -1,11 +1,11 @@
 """The tokenizers of a Marian folder such as OPUS-MT's: a SentencePiece model for each side, and one list of ids.
 
-vocab.json numbers the pieces of both sides. In Regard each side has a tokenizer and a table of vectors of its own:
+vocab.json numbers the pieces of both sides. In Regard each side has its own tokenizer and its own table of vectors:
 
     source    </s>, <unk>, the source's pieces, language codes such as >>fra<<     rows of their table, by vocab.json
     target    </s>, <unk>, the target's pieces, all others of vocab.json           the same; the others are not written
 
-A piece that vocab.json does not list is read as <unk>, as there, and never written.
+As in Marian, a piece that vocab.json does not list is read as <unk> and never generated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_ROW = -1
 
 @dataclass(frozen=True)
 class Side:
-    """A tokenizer, and for each of its ids the row in their table; NO_ROW: read as <unk>, never written."""
+    """A tokenizer, and for each of its ids the row in Marian's table; NO_ROW: read as <unk>, never generated."""
 
     tokenizer: ImportedTokenizer
     rows: list[int]

@@ -1,7 +1,7 @@
 """A GPT as minGPT stores it, in one JSON file: GPT-2's names, each tensor as a shape and base64 of float32.
 
 Such models were trained on plain numbers, without a boundary. They become runs over the letters A, B, C, … with
-`<eos>` and `<unk>` before them, whose vectors are zero: `run.model` computes on the letters what the original does.
+`<eos>` and `<unk>` before them, whose vectors are zero: on the letters, `run.model` computes the same as the original.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPECIALS = [EOS, UNK]
 
 
 class Stored:
-    """A tensor of the file, as `Weights` asks for it."""
+    """A tensor of the file, with the interface that `Weights` needs."""
 
     def __init__(self, path: Path, name: str, values: Any) -> None:
         self.shape = values.get("shape") if isinstance(values, dict) else None

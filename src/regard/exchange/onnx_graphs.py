@@ -4,11 +4,11 @@
     model.onnx     tokens [rows, columns], lengths [rows], state → logits [rows, columns, V], new state
                    of a classifier: source, lengths → logits [sources, labels]
     weights.bin    the weights of both graphs, once
-    model.json     what goes in and out of each graph, by name
+    model.json     the inputs and outputs of each graph, by name
 
-All sizes in words are free: one token is columns = 1, a state before any token has past = 0. A state goes in and out by
-the paths of its leaves, `past.0.hidden` in and `new.past.0.hidden` out. The part that a translator's hypotheses share,
-`source.…`, is only an input; the rows of a source are adjacent: rows = sources × hypotheses of each.
+All named sizes are free: one token is columns = 1, and a state before any token has past = 0. The leaves of a state are
+inputs and outputs by their paths: `past.0.hidden` in, `new.past.0.hidden` out. The part that a translator's hypotheses
+share, `source.…`, is only an input; the rows of a source are adjacent: rows = sources × hypotheses of each.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from regard.systems.model import Model
 from regard.systems.translator import Translator
 
 FACTS = "model.json"
-MAX_COLUMNS = 1 << 20  # columns, where the model has no limit
+MAX_COLUMNS = 1 << 20  # columns, if the model has no limit
 
 
 # -- states by path --------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def leaves(state: State, before: str = "") -> dict[str, Tensor]:
 
 
 def nested(flat: Mapping[str, Tensor]) -> State:
-    """The state with these leaves; a part with no leaf, such as a classifier's past, is not missed by any system."""
+    """The state with these leaves; parts without leaves, such as a classifier's past, are left out."""
     state: State = {"past": {}}
     for path, leaf in flat.items():
         *parts, last = path.split(".")
@@ -149,7 +149,7 @@ def unroll_in_graph(
 
 
 def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
-    """‖x_i − y_j‖ for the kernels among the scores: PyTorch's exporter knows no graph for `torch.cdist`."""
+    """‖x_i − y_j‖ for the kernels among the scores: PyTorch cannot export `torch.cdist`."""
     op: Any = opset18
     apart = op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3]))
     return op.ReduceL2(apart, [-1], keepdims=0)
@@ -163,7 +163,7 @@ def one_equation(matrix: Any, right: Any, **how: Any) -> Any:
 
 @contextmanager
 def loops_in_graph() -> Iterator[None]:
-    """Every module that walks over a text does it by `walk_in_graph`."""
+    """Makes every module that loops over a text use `walk_in_graph`."""
     written = cell.unroll
     unrolling = [module for module in list(sys.modules.values()) if vars(module).get("unroll") is written]
     try:
@@ -221,7 +221,7 @@ def free_axes(model: Model) -> dict[str, dict[int, str]]:
 
 
 def named_sizes(model: Model) -> dict[str, Any]:
-    """The free sizes as torch.export wants them, up to the model's context."""
+    """The free sizes in the form that torch.export requires, up to the model's context."""
     most = {"columns": model.context, "source_columns": getattr(model, "source_context", None)}
     names = ("rows", "sources", "columns", "source_columns", "past")
     return {name: Dim(name, min=int(name != "past"), max=most.get(name) or MAX_COLUMNS) for name in names}
@@ -295,7 +295,7 @@ def trace(
     free: Mapping[str, Mapping[int, str]],
     operators: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
 ) -> ir.Model:
-    """The graph of a call, for any size of the named axes; `operators`: how further ones of PyTorch are written."""
+    """The graph of a call, for any size of the named axes; `operators`: translations of more PyTorch operators."""
     sizes = named_sizes(model)
     shapes: dict[str, Any] = {name: {axis: sizes[size] for axis, size in free[name].items()} for name in given}
     arguments: dict[str, Any] = dict(given)
@@ -319,7 +319,7 @@ def trace(
             verbose=False,
         )
     assert made is not None
-    ClearMetadataAndDocStringPass()(made.model)  # among them are the paths of this machine
+    ClearMetadataAndDocStringPass()(made.model)  # they contain the paths of this machine
     _name_sizes(made.model, free)
     return made.model
 
@@ -359,7 +359,7 @@ def quietly() -> Iterator[None]:
 
 # -- checking --------------------------------------------------------------------------------------------------------
 
-SIZES = ((1, 1), (3, 6), (2, 4))  # texts to compare on, and the columns of the longest
+SIZES = ((1, 1), (3, 6), (2, 4))  # texts of the comparison, and the columns of the longest
 STEPS = 3  # tokens that are then read one by one
 
 
@@ -445,6 +445,6 @@ def _compare(
         outputs = graphs("model", {**read, **carried})
         carried |= {name.removeprefix("new."): leaf for name, leaf in outputs.items() if name != "logits"}
         new = {f"new.{path}": leaf for path, leaf in leaves(state).items() if not path.startswith("source.")}
-        real = torch.arange(logits.size(1)) < read["lengths"][:, None]  # padded columns hold anything
+        real = torch.arange(logits.size(1)) < read["lengths"][:, None]  # padded columns can contain anything
         comparison.add({"logits": logits[real], **new}, {**outputs, "logits": outputs["logits"][real.numpy()]})
         read = ragged(rows, model.vocabulary, 1)

@@ -1,4 +1,4 @@
-"""The README of exported ONNX graphs: a program that uses them with `onnxruntime` and `tokenizers` alone."""
+"""The README of exported ONNX graphs: a program that uses them with only `onnxruntime` and `tokenizers`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ tokens = [facts["eos"]]
 
 BEGIN = """\
 shapes = facts["graphs"]["model"]["inputs"]
-sizes = {"rows": 1, "past": 0}  # one text, of which nothing has been read
+sizes = {"rows": 1, "past": 0}  # one text, not read yet
 state = {
     name: np.zeros([sizes.get(size, size) for size in leaf["shape"]], leaf["type"])
     for name, leaf in shapes.items()
@@ -63,7 +63,7 @@ print(tokenizer.decode(written))
 
 
 def example(run: AnyRun) -> str:
-    """The program: a translation, a label, or the rest of a line, always by the most probable token."""
+    """The example program: a translation, a label, or the rest of a line, by greedy decoding."""
     if run.source_tokenizer is None:
         return OPEN.replace("{source_tokenizer}\n", "") + BEGIN + WRITE
     same = run.source_tokenizer is run.tokenizer

@@ -46,7 +46,7 @@ from regard.systems.ngram import NGram
 from regard.systems.own.code import is_own
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-LARGEST = 200_000_000  # bytes of a page; browsers keep the text and the numbers several times
+LARGEST = 200_000_000  # bytes of a page; browsers hold several copies of the text and the numbers
 PROGRAM, STYLES = "page/page", ("style", "reading", "page/page")
 FRAME = (
     '<main class="offline page" id="main"></main>\n<div id="notices" role="status"></div>\n'
@@ -58,13 +58,13 @@ ROWS = {"cross": ("written", "source"), "encoder": ("source", "source")}
 def write(
     run: AnyRun, out: Path, *, weights: str = "fp32", license: str = "", scores: str = "", embed: str = ""
 ) -> None:
-    """`weights`: fp32, fp16 or int8; `scores`: no = do not measure it now; `embed`: yes = a part for another page."""
+    """`weights`: fp32, fp16 or int8; `scores`: no = do not evaluate the model; `embed`: yes = for another page."""
     whole = page(run, weights=weights, license=license, scored=scores != "no")
     write_text(out, _embedded(run, whole) if embed == "yes" else whole)
 
 
 def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool = False) -> str:
-    """The whole file; `scored`: measure the model on its test split, and say so on the page."""
+    """The whole file; `scored`: evaluate the model on its test split and show the scores."""
     check_choice("--weights", weights, FORMATS)
     block = PageWeights(weights)
     made = model_data(run, block)
@@ -80,7 +80,7 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
 
 
 def _embedded(run: AnyRun, page: str) -> str:
-    """A part that another page can include: it is a page of its own inside, which can reach nothing around it."""
+    """A part that another page can include: a sandboxed page that cannot access anything outside."""
     inside = page.replace("&", "&amp;").replace("'", "&#39;")  # scripts and JSON have few of these, but many "
     return (
         f'<iframe title="{escape(_title(run))}" sandbox="allow-scripts allow-downloads" loading="lazy" '
@@ -92,7 +92,7 @@ def _embedded(run: AnyRun, page: str) -> str:
 
 
 def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
-    """Everything that the worker needs but the numbers, which are added to `block`."""
+    """Everything that the worker needs, except the weights, which are added to `block`."""
     model, task = run.model, task_of(run).name
     about = {
         "system": str(run.recipe.system).rpartition(":")[2],
@@ -117,7 +117,7 @@ def model_data(run: AnyRun, block: PageWeights) -> dict[str, Any]:
 
 
 def _lens(model: Model) -> dict[str, Any]:
-    """For each layer whether what it adds after attention is a plain sum; or why no layer can be read."""
+    """For each layer, whether attention is added as a plain sum; or the reason why the lens is not available."""
     try:
         output_map(model)
     except RegardError as error:
@@ -168,7 +168,7 @@ def _network(run: AnyRun, block: PageWeights) -> tuple[dict[str, Any], list[dict
 
 
 def _order(part: dict[str, Any]) -> tuple[bool, bool]:
-    """As in a trace: gates before states, and of both the decoder's first."""
+    """The order of a trace: gates before states, and for both the decoder first."""
     inside = part["kind"] in ("hidden", "gates")
     return inside and part["name"].startswith("encoder"), part["kind"] == "hidden"
 
@@ -209,7 +209,7 @@ def _page(run: AnyRun, made: dict[str, Any], block: PageWeights, form: str, lice
 
 
 def _json(value: Any) -> str:
-    """JSON that no string within can end: it has no <, and no & that an old reader would take for a sign."""
+    """JSON that no string in it can end: it has no <, and no & that an old parser could read as an entity."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return (
         text.replace("<", "\\u003c").replace("&", "\\u0026").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
@@ -281,11 +281,11 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
         return (
             {},
             "the scores could not be measured for this page.",
-        )  # the error may name folders of this machine
+        )  # the error message may contain paths of this machine
 
 
 def _examples(run: AnyRun) -> list[str]:
-    """A few lines to begin with: held out from training, where the data are still there."""
+    """A few example lines: from the held-out text, if the data still exist."""
     try:
         lines = [line for line in texts(run, 24) if line.strip()]
     except RegardError:
@@ -297,8 +297,8 @@ def _examples(run: AnyRun) -> list[str]:
 
 
 def check(run: AnyRun, out: Path, **options: str) -> Parity:
-    """The page in headless Chromium beside Regard: log-probabilities of token rows, and greedy texts."""
-    if options.get("embed") == "yes":  # what is inside the frame is a whole page
+    """Compare the page, in headless Chromium, with Regard: log-probabilities of token rows, and greedy texts."""
+    if options.get("embed") == "yes":  # the frame contains a whole page
         with TemporaryDirectory() as scratch:
             inside = Path(scratch) / "page.html"
             (held,) = re.findall("srcdoc='([^']*)'", out.read_text(encoding="utf-8"))
@@ -317,7 +317,7 @@ def check(run: AnyRun, out: Path, **options: str) -> Parity:
             given = None if source is None else [*source, run.tokenizer.eos]
             ours = log_probabilities(run, [run.tokenizer.eos, *row[:-1]], given)
             theirs = np.array(ask("logs", ids=[run.tokenizer.eos, *row[:-1]], source=given))
-            seen = ours > -1e4  # of impossible words, log 0 is only a very low number
+            seen = ours > -1e4  # for impossible words, log 0 is only a very low number
             largest = max(largest, float(np.abs(ours - theirs)[seen].max()))
         lines = texts(run)
         for line in lines:
@@ -334,7 +334,7 @@ def log_probabilities(run: AnyRun, ids: list[int], source: list[int] | None) -> 
 
 
 def answer(run: Any, line: str) -> str:
-    """A label, a greedy translation, or a line begun with its first words and continued greedily."""
+    """A label, a greedy translation, or a greedy continuation of the first words of a line."""
     task = task_of(run).name
     if task == "classification":
         return str(run.classify(line))

@@ -1,12 +1,12 @@
-"""The graphs that a page runs: the written equation of a system, with everything that it computes on the way.
+"""The graphs that a page runs: the reference implementation of a system, with all its intermediate values.
 
     begin      source, lengths → state, and the parts of the encoder                      of a translator
                source, lengths → logits [sources, labels], and the parts                  of a classifier
     read       tokens, lengths, state → hidden, new state, and the parts
     predict    hidden → logits
 
-One graph serves both writing and looking inside: it is exported from `explain`, and a page computes only what the
-outputs it asks for depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, and
+The same graph generates text and shows the inside of the model: it is exported from `explain`, and a page computes only
+what the requested outputs depend on. The parts are named as in a trace: `attention/self/0`, `hidden/layer/0`, and
 `gates/layer/0/forget`.
 
 Where the equation notes a part (`layers/parts.py`), the graph has an operator `Part`, which returns its input. A page
@@ -41,7 +41,7 @@ from regard.systems.translator import Translator
 
 @torch.library.custom_op("regard::part", mutates_args=())
 def part(value: Tensor, name: str, backwards: bool) -> Tensor:
-    """The value, as an operator of its own in the graph."""
+    """The value, as a separate operator in the graph."""
     return value.clone()
 
 
@@ -73,7 +73,7 @@ trace = partial(onnx_graphs.trace, operators={torch.ops.regard.part.default: wri
 
 
 class PartsInGraph:
-    """Makes every part that is noted an operator; a watcher of `layers/parts.py`."""
+    """Makes every noted part an operator; a watcher for `layers/parts.py`."""
 
     place: tuple[str, ...] = ()
     step: int | None = None
@@ -105,7 +105,7 @@ class ReadTokens(Read):
         span = span_of(before["seen"], lengths)
         try:
             hidden, past, parts = self.model.explain_context(tokens, before, span)
-        except NotImplementedError:  # a user's own system may not show what it computes
+        except NotImplementedError:  # a user's own system may not have `explain`
             (hidden, past), parts = self.model.hidden_states(tokens, before, span), {}
         new = leaves({**before, "seen": span.end(tokens.size(1)), "past": past})
         found = {"hidden": hidden} | {f"new.{path}": new[path] for path in state if not path.startswith("source.")}
@@ -144,7 +144,7 @@ class Label(Call):
 
 
 def named(inside: Inside) -> dict[str, Tensor]:
-    """The parts by kind and name, each a tensor of its own: a graph may not return one twice."""
+    """The parts by kind and name, each a separate tensor: a graph must not return the same tensor twice."""
     return {f"{kind}/{name}": part.clone() for kind, parts in vars(inside).items() for name, part in parts.items()}
 
 
@@ -192,7 +192,7 @@ def explain_linear(self: LinearAttention, x: Tensor, state: State, span: Span) -
 @contextmanager
 def in_graph() -> Iterator[None]:
     """MinGRU and LinearAttention loop in the graph, for any number of columns. Attention to a source is not
-    rearranged by hypotheses, since a page looks at one of each source."""
+    rearranged for hypotheses, since a page has one for each source."""
     written = MinGRU.explain, LinearAttention.explain, attention._by_hypothesis
     try:
         MinGRU.explain, LinearAttention.explain = explain_min_gru, explain_linear  # type: ignore[method-assign]

@@ -1,10 +1,10 @@
-"""A graph of ONNX as plain data for a page: values by number, nodes as short lists, large arrays with the weights.
+"""An ONNX graph as plain data for a page: values by number, nodes as short lists, large arrays with the weights.
 
     {"inputs": {name: value}, "outputs": {name: value},
      "constants": [[value, dims, "f", [numbers] or {"weight": place, "turned": true}], …],
      "nodes": [["MatMul", [inputs], [outputs], {attributes}], …]}
 
-Integers of 64 bits become 32; the ends of a slice are the only larger ones. A loop's body uses the values around it.
+64-bit integers become 32-bit; only the ends of slices are larger. A loop's body uses the values around it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regard.base.errors import RegardError
 from regard.exchange.page_weights import PageWeights
 from regard.report.offline_page import STATIC
 
-LARGE = 64  # numbers of a constant that is kept with the weights
+LARGE = 64  # minimum size of a constant that is stored with the weights
 LAST = np.iinfo(np.int32)
 
 

@@ -1,10 +1,10 @@
 """The numbers of a page: one block of bytes, with a table that says where each array is and how to read it.
 
-    fp32    as they are
+    fp32    unchanged
     fp16    half precision
-    int8    8 bits per number between the ends of its row of a matrix, or of 256 numbers of anything else
+    int8    8 bits per number, scaled between the minimum and maximum of its matrix row, or of 256 other numbers
 
-Matrices come row by row, as PyTorch has them, so that a row belongs to one output, or to one word. Small arrays
+Matrices are stored by rows, as in PyTorch, so a row belongs to one output or one word. Small arrays
 (biases, norms) and integers keep their full precision. `web/lab/static/page/weights.js` reads it.
 """
 
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 FORMATS = ("fp32", "fp16", "int8")
-FEW = 4096  # numbers of an array that is not shortened
-BLOCK = 256  # numbers with one scale, where there are no rows
+FEW = 4096  # maximum size of an array that keeps full precision
+BLOCK = 256  # numbers with a common scale, if there are no rows
 
 
 class PageWeights:
-    """Arrays as one block, each of them once."""
+    """Arrays as one block, each stored once."""
 
     def __init__(self, form: str) -> None:
         self.form = form

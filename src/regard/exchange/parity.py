@@ -17,14 +17,14 @@ from regard.runs.tasks.task import task_of
 class Parity:
     system: str
     format: str
-    program: str  # whose program checked it, with its version
+    program: str  # the program that checked it, with its version
     compared: str  # the compared quantity
     largest_difference: float
     same_text: str = ""  # "8 of 8 greedy texts"; empty where no text was compared
 
 
 def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = False) -> list[list[int]]:
-    """Rows of token ids to compare on: drawn from the vocabulary with a fixed seed, each within the model's reach."""
+    """Rows of token ids for the comparison, drawn from the vocabulary with a fixed seed, within the model's context."""
     tokenizer = (run.source_tokenizer if source else None) or run.tokenizer
     first = len(tokenizer.specials)
     if tokenizer.vocabulary <= first:
@@ -35,13 +35,13 @@ def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = F
 
 
 def texts(run: AnyRun, count: int = 8) -> list[str]:
-    """Lines to compare on: those of the run's own test or validation split, else made of its tokens."""
+    """Lines for the comparison: from the run's own test or validation split, or else made from its tokens."""
     try:
         splits: Any = run.corpus().splits
         held_out = splits["test" if "test" in splits else "valid"]
         lines = iter(held_out.sources if task_of(run).has_source else held_out)
         chosen = [line for line, _ in zip(lines, range(count))]
-    except RegardError:  # the data are elsewhere
+    except RegardError:  # the data are not on this machine
         chosen = []
     return chosen or [_spelt(run, row) for row in token_rows(run, count, 8, source=True)]
 

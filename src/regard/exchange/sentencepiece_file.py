@@ -2,7 +2,7 @@
 
 A file holds pieces with scores and kinds, how they are chosen (BPE: Sennrich et al. 2016; unigram: Kudo 2018, the
 pieces whose scores sum to the most), and how text is normalized before. It is a protocol buffer: numbered fields, of
-which these few are read here. SentencePiece's own package checks that texts are cut as it cuts them.
+which these few are read here. SentencePiece's own package verifies that texts are tokenized as it tokenizes them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from regard.text.tokenizers.engine import MAX_GROWTH, charsmap_growth
 from regard.text.tokenizers.imported import HIDDEN, SPACE
 
 UNIGRAM, BPE = 1, 2
-USER_DEFINED, UNUSED, BYTE = 4, 5, 6  # kinds of pieces, besides those of foreign_tokenizers
+USER_DEFINED, UNUSED, BYTE = 4, 5, 6  # kinds of pieces, in addition to those of foreign_tokenizers
 TEXTS = ("Hello world", "  two  spaces ", "naïve café, 12345!", "def f(x): return x", "日本語 и ещё", "ﬁve²", "a", "")
 
 
 @dataclass(frozen=True)
 class SentencePieces:
-    """A .model file: pieces with their scores and kinds, and how text is cut into them."""
+    """A .model file: pieces with their scores and kinds, and how text is split into them."""
 
     path: Path
     tokens: list[str]
@@ -69,7 +69,7 @@ def _varint(data: memoryview, place: int) -> tuple[int, int]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field: an int, or bytes that may hold a float, a text or further fields."""
+    """Number and value of each field: an int, or bytes that may contain a float, a text or more fields."""
     place = 0
     while place < len(data):
         key, place = _varint(data, place)
@@ -124,7 +124,7 @@ def read_pieces(path: Path) -> SentencePieces:
 
 
 def engine_of(pieces: SentencePieces) -> Engine:
-    """The engine that cuts text into these pieces, by their order in the file."""
+    """The engine that splits text into these pieces, by their order in the file."""
     try:
         covers = sum(kind == BYTE for kind in pieces.kinds) == 256
         unknown, names = pieces.of_kind(UNKNOWN), pieces.tokens
@@ -164,7 +164,7 @@ def _normalization(pieces: SentencePieces) -> list[normalizers.Normalizer]:
 
 
 def check_cuts(pieces: SentencePieces, engine: Engine) -> None:
-    """Refuses an engine that cuts texts otherwise than SentencePiece's own package."""
+    """Refuses an engine that tokenizes texts differently from SentencePiece's own package."""
     try:
         import sentencepiece
     except ImportError:
@@ -176,7 +176,7 @@ def check_cuts(pieces: SentencePieces, engine: Engine) -> None:
         theirs.LoadFromSerializedProto(pieces.path.read_bytes())
         own = [f"a{token}b" for token, kind in zip(pieces.tokens, pieces.kinds) if kind == USER_DEFINED][:9]
         same = [engine.encode(text, add_special_tokens=False).ids == theirs.encode(text) for text in (*TEXTS, *own)]
-    except Exception:  # the package raises whatever its C++ does
+    except Exception:  # the package raises any exception of its C++ code
         raise RegardError(f"{pieces.path} is not a SentencePiece model, or is damaged: copy it again.") from None
     if not all(same):
         raise RegardError(

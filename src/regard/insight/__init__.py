@@ -1,1 +1,1 @@
-"""See inside: what happened in this model on this sentence."""
+"""Inspection: what a model computes on a text, with numbers, gradients and interventions."""

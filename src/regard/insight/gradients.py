@@ -1,11 +1,11 @@
-"""Gradients through time: how much each token influences the loss at each step.
+"""Gradients through time: the influence of each token on the loss of each step.
 
     G[t, s] = ‖∂L_t/∂e_s‖,   L_t = −log P(w_{t+1} | w_1 … w_t),   e_s the vector that enters the model for token s
 
-The Euclidean norm; e_s is what the embedding gives, position and scale included, so that G means the same in every
-system. Above the diagonal it is exactly 0, since no loss depends on a later word. For the state of a recurrent
-layer, h_s and c_s, it is likewise ‖∂L_t/∂h_s‖ along all paths from step s to step t; those of the cell also pass
-through h_s = o_s * tanh(c_s). Why gradients vanish: Hochreiter 1991, Bengio et al. 1994.
+The norm is Euclidean. e_s is the output of the embedding, including position and scale, so that G means the same in
+every system. Above the diagonal, G is exactly 0, since no loss depends on a later word. For the states h_s and c_s of a
+recurrent layer, it is ‖∂L_t/∂h_s‖ along all paths from step s to step t; the paths of the cell also pass through h_s =
+o_s * tanh(c_s). Why gradients vanish: Hochreiter 1991, Bengio et al. 1994.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tables_of(model: Model) -> list[nn.Module]:
 
 @contextmanager
 def entering(model: Model) -> Iterator[list[Tensor]]:
-    """The word vectors [R, T, D] that enter the model from now on, call by call, as leaves with gradients."""
+    """Within the context, records the word vectors [R, T, D] of each call as leaves with gradients."""
     vectors: list[Tensor] = []
 
     def enter(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def through_time(
 ) -> list[np.ndarray]:
     """For each input [1, S, D] or [S = 1, D] the matrix [steps, S] of ‖∂L_t/∂input_s‖; nan where a step has no loss.
 
-    Step t predicts from hidden_t alone, all steps one after the other in `hidden`, [1, …, D] each. So one backward pass
+    Step t predicts only from hidden_t; `hidden` contains all steps in order, [1, …, D] each. So one backward pass
     through the prediction, whose vocabulary is large, serves all rows, and each row starts from its ∂L_t/∂hidden_t.
     """
     found = [np.full((steps, one.shape[:-1].numel()), np.nan) for one in inputs]
@@ -117,7 +117,7 @@ def state_gradients(
 ) -> dict[str, np.ndarray]:
     """‖∂L_t/∂h_s‖ of all recurrent states: {"layer/0/hidden": [T, T], …}; empty if no layer is recurrent.
 
-    The text is read a token at a time, which changes no gradient (law 1) and shows each h_s itself.
+    The text is read token by token, which changes no gradient (law 1) and gives access to each h_s.
     """
     names = [(layer, part) for layer, memory in carried_by(model).items() for part in memory]
     if not names:

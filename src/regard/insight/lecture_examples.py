@@ -1,8 +1,8 @@
 """The toy examples of the lectures as real models, so that `--work` shows their arithmetic: `lecture:any-b`.
 
-The running example of lecture 002 (lines 27 to 57): after a string of A and B comes B if any letter was B. e_A = (1, 0)
+The running example of lecture 002: a string of As and Bs is followed by B if it contains a B. e_A = (1, 0)
 and e_B = (0, 1) are embedding, key and value; the query q = (0, q) finds B. The average is `dan`, attention is
-`self-attention` with W_q = [[0, 0], [q, q]], which makes every letter ask for B (002:49).
+`self-attention` with W_q = [[0, 0], [q, q]], so that the query of every letter is (0, q).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST = 64
 
 
 def lecture_example(name: str, text: str | None = None) -> WorkedExample:
-    """The example of that name, of the lecture's own string or another one."""
+    """The example of this name, on the lecture's string or another one."""
     example = name.removeprefix(PREFIX)
     if example not in EXAMPLES:
         raise RegardError(f"There is no example {name!r}; choose {', '.join(PREFIX + one for one in EXAMPLES)}.")
@@ -36,10 +36,10 @@ def lecture_example(name: str, text: str | None = None) -> WorkedExample:
     a = len(string) - b
     ratio = lambda e: f"{b}·{e} / ({b}·{e} + {a})" if b != 1 else f"{e} / ({e} + {a})"  # noqa: E731
     sections = [
-        *_worked("DAN (002:41)", average_model(), string, f"{b}/{len(string)}"),
-        *_worked("q = (0, 1), 3 for e (002:37)", looking_model(math.log(3)), string, ratio("3") + " = {found:.3g}"),
+        *_worked("DAN", average_model(), string, f"{b}/{len(string)}"),
+        *_worked("q = (0, 1), with e rounded to 3", looking_model(math.log(3)), string, ratio("3") + " = {found:.3g}"),
         *_worked("q = (0, 1)", looking_model(1.0), string, ratio("e") + " = {found:.3f}"),
-        *_worked("q = (0, 10) (002:47)", looking_model(10.0), string, ratio("e¹⁰") + " = {found:.5f}"),
+        *_worked("q = (0, 10)", looking_model(10.0), string, ratio("e¹⁰") + " = {found:.5f}"),
         half_at(10.0),
     ]
     return WorkedExample(PREFIX + example, string, len(string) - 1, "", None, string[-1], "", tuple(sections))
@@ -51,7 +51,7 @@ def average_model() -> Stack:
 
 
 def looking_model(q: float) -> Stack:
-    """One self-attention, unscaled, whose every query is (0, q)."""
+    """One unscaled self-attention layer in which every query is (0, q)."""
     settings = self_attention.Settings(width=2, score="dot", tied=True)
     model = _with_letters(self_attention.SelfAttentionModel(2, settings))
     weights = {"query": [[0.0, 0.0], [q, q]], "key": [[1.0, 0.0], [0.0, 1.0]], "value": [[1.0, 0.0], [0.0, 1.0]]}
@@ -70,7 +70,7 @@ def _with_letters(model: Stack) -> Stack:
 
 
 def _worked(title: str, model: Stack, string: str, said: str) -> list[Section]:
-    """Its sections; the last one says in the notes' form how much the B gets."""
+    """The sections of the model; the last one states the weight of the B in the form of the lecture."""
     ids = [LETTERS.index(letter) for letter in string]
     work = calculate_ids(model, ids, lambda token: LETTERS[token]).at()
     *sections, output = work.sections
@@ -80,7 +80,7 @@ def _worked(title: str, model: Stack, string: str, said: str) -> list[Section]:
 
 
 def half_at(q: float) -> Section:
-    """The length from which the one B gets less than half: exp(q) = n − 1."""
+    """The length from which a single B gets less than half of the weight: exp(q) = n − 1."""
     line = add_up("n", "exp(q) / (exp(q) + n − 1) = 1/2   ⇔   n = exp(q) + 1",
                   [Term("", math.exp(q), (q,), "exp"), Term("", 1.0)])  # fmt: skip
     return Section(

@@ -1,8 +1,9 @@
 """Converts the nested parts of `explain` to arrays by name, for a trace.
 
-A layer's output is "hidden". What else a recurrent one computes at each step (gates, cell, candidate) is listed beside
-it, also for a user's own layer. Attention has "weights", at the top of a layer or in its "attention"; linear attention
-also has its state after the last step, a "matrix", and at each step its "decay" and how much it was to "write".
+A layer's output is "hidden". The other values that a recurrent layer computes at each step (gates, cell, candidate) are
+listed with it, including those of a user's own layer. Attention has "weights", at the top of a layer or in its
+"attention"; linear attention also has its state after the last step, a "matrix", and the gates "decay" and "write" of
+each step.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ IN_ATTENTION = ("decay", "write")  # gates of linear attention, one for each hea
 
 @dataclass
 class Inside:
-    """Tensors by name, rows first; `arrays` makes them what a Trace has."""
+    """Tensors by name, rows first; `arrays` converts them to the arrays of a Trace."""
 
     attention: dict[str, Any] = field(default_factory=dict)  # [R, heads, T, S]
     hidden: dict[str, Any] = field(default_factory=dict)  # [R, T, D]

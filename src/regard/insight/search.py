@@ -1,6 +1,6 @@
 """Beam search as a tree: the best candidates of every step, kept or pruned.
 
-The tree is recorded by watching `beam_search` itself, so it shows exactly what that search finds.
+The tree is recorded by observing `beam_search` itself, so it shows exactly this search.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Tree:
         self._open = opened
 
     def crown(self, hypothesis: Hypothesis, rank: int) -> None:
-        """Mark the branch that a returned hypothesis ends with."""
+        """Mark the last branch of a returned hypothesis."""
         place = self._paths.index(tuple(hypothesis.tokens))
         text = self.tokenizer.decode(hypothesis.text_tokens).strip()
         self.branches[place] = replace(self.branches[place], rank=rank, score=hypothesis.score, text=text)

@@ -1,12 +1,12 @@
 """A trace: everything that a model computed while it read one text, in one form for every system.
 
-It is filled through `explain`, the written equation, which the laws hold equal to the fast path. Arrays are NumPy; T
-counts the steps (a step reads one token and predicts the next), S the tokens that are attended to.
+It is filled by `explain`, the reference implementation, which equals the fast path (a law). Arrays are NumPy; T is the
+number of steps (a step reads one token and predicts the next), S the number of tokens attended to.
 
     trace = run.trace("the dog ran")
     trace.attention["self/0"][head, t, s]      the attention of step t to token s
-    trace.attention_matrix("self/0")                     the same with the words of its rows and columns
-    trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: how much token s weighs in the loss of step t
+    trace.attention_matrix("self/0")           the same with the words of its rows and columns
+    trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: the influence of token s on the loss of step t
     trace.show("self/0")                       its heads as figures, in a notebook
 """
 
@@ -41,10 +41,10 @@ class Branch:
     step: int  # from 1
     token: str
     log_probability: float  # of the whole path
-    kept: bool  # among the width best of its step; else it was pruned
+    kept: bool  # among the `width` best of its step; otherwise it was pruned
     finished: bool = False  # it wrote <eos>
     rank: int = 0  # of a returned hypothesis' last branch: 1 = best; 0 = none
-    score: float | None = None  # of the same: what it was ranked by, log_probability / length^length_penalty
+    score: float | None = None  # of the same: its ranking score, log_probability / length^length_penalty
     text: str = ""  # of the same: the whole hypothesis
 
 
@@ -55,9 +55,9 @@ class Matrix:
     values: np.ndarray  # [rows, columns], or [heads, rows, columns]
     rows: tuple[str, ...]  # the token of each row
     columns: tuple[str, ...]
-    of_rows: str  # "source", "read" or "written": what the rows are
+    of_rows: str  # the kind of the rows: "source", "read" or "written"
     of_columns: str  # "source" or "read"
-    causal: bool = False  # a row sees no later column
+    causal: bool = False  # a row cannot see later columns
 
     @property
     def seen(self) -> np.ndarray:
@@ -72,41 +72,41 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """Everything that a model computed while it read one text; `run.trace` makes it.
+    """Everything that a model computed while it read one text. Returned by `run.trace`.
 
-    T counts the steps, S the tokens that are attended to. Arrays whose names begin with "encoder" have a row for each
-    token of the source, not for each step.
+    T is the number of steps, S the number of tokens attended to. Arrays whose names begin with "encoder" have a row for
+    each source token, not for each step.
 
     Attributes:
         system: The name of the system.
         task: "language model", "translation" or "classification".
         tokens: The tokens that were read, step by step; the first is the boundary <eos>.
-        targets: The token that truly followed each; "" where none is known.
+        targets: The true next token of each step; "" if it is not known.
         probability: The probability of the true next token [T]; NaN where there is none.
         rank: The rank of the true next token among all [T], 1 = best; 0 where there is none.
         entropy: The entropy of the distribution in nats [T].
         top: The most probable next tokens at each step, best first [T].
         source: The tokens of the source, in translation and classification.
-        attention: [heads, T, S] by name: "self/0", "cross/0", "encoder/0"; "average/0" where all earlier words weigh
-            the same.
-        hidden: [T, D] by name: "embedding", "layer/0", "layer/0/feedforward", "encoder/0/forward", …; "hidden" is what
-            predicts.
-        gates: [T, D] by name, of a recurrent cell: "layer/0/forget", "layer/0/cell", "encoder/0/backward/forget", …
-        matrices: [heads, features, D] by name: the state of linear attention after the last step, "layer/0".
+        attention: [heads, T, S] by name: "self/0", "cross/0", "encoder/0"; "average/0" if all earlier words have the
+            same weight.
+        hidden: [T, D] by name: "embedding", "layer/0", "layer/0/feedforward", "encoder/0/forward", …; "hidden" is the
+            vector that predicts the next token.
+        gates: [T, D] by name, in recurrent cells: "layer/0/forget", "layer/0/cell", "encoder/0/backward/forget", …
+        matrices: [heads, features, D] by name, such as "layer/0": the state of linear attention after the last step.
         alignment: In translation: which source word each step attended to [T, S].
-        order: Of an n-gram: the order whose probability was used [T].
-        backoff: Of an n-gram: the back-off weight that multiplied it [T]; 1 = none.
+        order: In an n-gram: the order whose probability was used [T].
+        backoff: In an n-gram: the back-off weight that multiplied it [T]; 1 = none.
         gradients: ‖∂L_t/∂e_s‖ [T, S], with e_s the input embedding of token s.
         source_gradients: The same for the embeddings of the source [T, S].
         state_gradients: The same for recurrent states [T, T], by name: "layer/0/hidden", "layer/0/cell".
         beam: The tree of beam search.
-        written: In translation: the ids of `targets`.
-        spans: Of a language model: where each token read is in the (normalized) text.
+        written: In translation: the token ids of `targets`.
+        spans: In a language model: where each token is in the (normalized) text.
         label: In classification: the most probable label.
         text: The text that was read.
-        translation: The translation that was written.
+        translation: The generated translation.
         run: The name of the run's folder.
-        notes: Sentences about what this system lacks, and why.
+        notes: Sentences on which of these parts the system does not have, and why.
     """
 
     system: str
@@ -150,7 +150,7 @@ class Trace:
             name: A key of `hidden` or `gates`.
 
         Returns:
-            The tokens of the source for an encoder, else those that were read.
+            For an encoder, the tokens of the source; otherwise the tokens that were read.
 
         Raises:
             RegardError: If `name` is not a string.
@@ -165,10 +165,10 @@ class Trace:
             name: A key of `attention`, such as "self/0" or "cross/0".
 
         Returns:
-            The weights with their words. In cross-attention, a row's word is the one that the step writes.
+            The weights with their words. In cross-attention, a row's word is the one that the step predicts.
 
         Raises:
-            RegardError: If there is no attention of this name.
+            RegardError: If there is no attention with this name.
         """
         if name not in self.attention:
             known = did_you_mean(name, list(self.attention)) if self.attention else f": {self.system} has no attention."
@@ -183,7 +183,7 @@ class Trace:
 
     @property
     def aligned(self) -> Matrix | None:
-        """`alignment` with its words; None where there is none."""
+        """`alignment` with its words, or None if the trace has none."""
         return self.alignment if self.alignment is None else self._losses(self.alignment, "source")
 
     @property
@@ -194,12 +194,12 @@ class Trace:
         return {name: self._losses(matrix, of) for name, (matrix, of) in found.items() if matrix is not None}
 
     def _losses(self, values: np.ndarray, of: str) -> Matrix:
-        """With a row for each word that is predicted."""
+        """The matrix with a row for each predicted word."""
         return Matrix(values, self.targets, self.source if of == "source" else self.tokens, "written", of)
 
     @checked
     def show(self, name: str) -> None:
-        """Draws one part of the trace in a notebook.
+        """Draw one part of the trace in a notebook.
 
         Args:
             name: A key of `attention` (a figure for each head), "alignment", or a key of `gradients_by_name`.
@@ -208,7 +208,7 @@ class Trace:
             None.
 
         Raises:
-            RegardError: If the trace has no part of this name.
+            RegardError: If the trace has no part with this name.
         """
         from regard.insight.views.figures import named
         from regard.report.notebook import show
@@ -220,7 +220,7 @@ class Trace:
         """The trace as lists and dicts, for JSON; NaN becomes None.
 
         Args:
-            arrays: Also hidden states, gates and matrices.
+            arrays: Include hidden states, gates and matrices.
 
         Returns:
             A dict with the attributes of the trace.

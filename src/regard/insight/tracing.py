@@ -1,10 +1,10 @@
-"""Makes traces: a model reads one text by the written equation, and everything that it computes is kept.
+"""Makes traces: a model reads one text with the reference implementation, and everything it computes is recorded.
 
     trace_language(model, tokenizer, "the dog ran")
     trace_translation(model, source_tokenizer, tokenizer, "They are watching.", "Ils regardent.")
     trace_classification(model, source_tokenizer, labels, "I love it")
 
-`explain` is called only here and for the attention of translations, so a model that is not traced loses no time.
+`explain` is called only here and for the attention of translations, so untraced models lose no time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from regard.systems.translator import Translator
 from regard.text.readers.labels import clean, label_numbers
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-IN_CACHE = 1 << 15  # numbers of predictions that are worked on at once
+IN_CACHE = 1 << 15  # size of a block of predictions
 NO_VECTORS = "{system} has no word vectors, so there are no gradients through time."
 NO_EXPLAIN = "{system} has no `explain`, so only its predictions are shown."
 
@@ -54,10 +54,10 @@ def trace_language(
     system: str = "",
     run: str = "",
 ) -> Trace:
-    """What happens while a language model reads `text` from the beginning of a line; "\\n" in it ends one.
+    """Trace a language model that reads `text` from the beginning of a line; "\\n" in it ends a line.
 
-    Step t reads token t and predicts the next; what follows the last one is not known. With a `beam`, also the tree of
-    the search for the most probable ways to finish the line within `max_tokens`.
+    Step t reads token t and predicts the next; the token after the last one is not known. With a `beam`, also the tree
+    of the search for the most probable completions of the line within `max_tokens`.
     """
     _check(top=top, max_tokens=max_tokens, **({"beam": beam} if beam else {}))
     model.eval()
@@ -108,7 +108,7 @@ def trace_translation(
     system: str = "",
     run: str = "",
 ) -> Trace:
-    """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search.
+    """Trace a translator that writes `target`, or the best result of beam search, with the tree of that search.
 
     `prefix`: the beginning of the translation; it is read, and the search continues it.
     """
@@ -169,9 +169,9 @@ def trace_classification(
     system: str = "",
     run: str = "",
 ) -> Trace:
-    """What happens while a classifier reads `text`: one step, which predicts the label.
+    """Trace a classifier that reads `text`: one step, which predicts the label.
 
-    Gradients are those of `label`'s loss; without one, of the label it answers.
+    Gradients are those of the loss of `label`; without it, of the predicted label.
     """
     _check(top=top)
     model.eval()
@@ -225,7 +225,7 @@ def target_of(
     length_penalty: float,
     forbidden: Sequence[int],
 ) -> tuple[list[int], list[int], tuple[Branch, ...]]:
-    """The tokens of a source and of its target, or of what beam search finds best, with the tree of that search."""
+    """The tokens of a source and of its target, or of the best result of beam search, with the tree of that search."""
     read = [*source_tokenizer.encode(source), source_tokenizer.eos]
     if len(read) == 1:
         raise RegardError("There is nothing to translate: give a sentence.")
@@ -246,7 +246,7 @@ def target_of(
 
 
 def _shared_heads(model: Model) -> list[str]:
-    """A sentence where groups of heads share keys and values."""
+    """A sentence if groups of heads share keys and values."""
     shared = {(part.heads, part.groups) for part in model.modules() if isinstance(part, GroupedQueryAttention)}
     return [
         f"Each of its {groups} key-value heads serves {heads // groups} neighboring query heads."
@@ -266,9 +266,9 @@ def _explain(model: Model, tokens: Tensor, state: State | None, system: str) -> 
 
 
 def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Tokenizer, top: int) -> dict[str, Any]:
-    """Of each step's distribution, from logits [T, V]: the true token's probability and rank, entropy, the best.
+    """From logits [T, V], for each step: the true token's probability and rank, the entropy, and the best tokens.
 
-    As many steps at once as stay in the CPU's cache: of large vocabularies that is three times as fast as all at once.
+    Steps are processed in blocks that fit into the CPU's cache: with large vocabularies this is three times as fast.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     true = torch.tensor([-1 if target is None else target for target in targets], device=logits.device)
@@ -291,9 +291,9 @@ def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Token
 
 
 def _counted(parts: State, logits: Tensor, targets: Sequence[int | None]) -> dict[str, Any]:
-    """For an n-gram: which order gave the next word's probability (where none is known, the best word's), and β.
+    """For an n-gram: the order that gave the probability of the next word (or, if unknown, of the best word), and β.
 
-    P(w | h) = P(w | the last k − 1 words) · Π β(h) over the contexts h of k … n − 1 words, all of which lack w.
+    P(w | h) = P(w | the last k − 1 words) · Π β(h) over the contexts h of k … n − 1 words, in none of which w was seen.
     """
     asked = torch.tensor([int(row.argmax()) if w is None else w for row, w in zip(logits, targets)])
     order = parts["answered"][0].cpu().gather(-1, asked[:, None])[:, 0]  # [T]
@@ -332,7 +332,7 @@ def _gradients(
 
 
 def _begin(model: Model, source: Tensor | None) -> State | None:
-    """The state after a source, by the written equation, since cuDNN has no recurrent backward in eval()."""
+    """The state after a source, by the reference implementation, since cuDNN has no recurrent backward in eval()."""
     if source is None:
         return None
     assert isinstance(model, Translator)
@@ -357,7 +357,7 @@ def _search(
 
 
 def system_name(model: Model, system: str) -> str:
-    """The system's name; for a user's own, ./mine.py:MyCell, the class alone."""
+    """The system's name; for a user's own, ./mine.py:MyCell, only the class."""
     return (system or type(model).__name__).rpartition(":")[2]
 
 

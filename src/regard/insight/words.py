@@ -35,7 +35,7 @@ WAYS = {"forward": "reading forward", "backward": "reading backward"}
 
 
 def labels(tokens: Sequence[str]) -> tuple[str, ...]:
-    """One label for each token; where several tokens are the bytes of one character, the character with 1/2, 2/2."""
+    """One label for each token; if several tokens are the bytes of one character, the character with 1/2, 2/2."""
     shown: list[str] = []
     while len(shown) < len(tokens):
         first = len(shown)
@@ -65,7 +65,7 @@ def branch_labels(branches: Sequence[Branch]) -> list[str]:
 
 @lru_cache(1 << 14)
 def visible(token: str) -> str:
-    """A token whose spaces at either end, tabs and line ends can be seen; zero-width ones become their code."""
+    """A token with visible spaces at its ends, tabs and line ends; zero-width characters become their code."""
     if not token:
         return NOTHING
     if all(category(sign) == "Cf" for sign in token):

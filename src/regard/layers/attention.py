@@ -42,7 +42,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, 
 def attention_reference(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, dropout: float = 0.0
 ) -> tuple[Tensor, State]:
-    """The same step by step, with its scores and weights [R, H, T, S], and what they come from."""
+    """The same step by step, with its scores and weights [R, H, T, S] and their intermediate values."""
     scores = query @ keys.transpose(-2, -1) / query.size(-1) ** 0.5
     scores = scores if mask is None else scores + mask
     weights = note("weights", scores.softmax(dim=-1))  # each row of it sums to 1
@@ -105,7 +105,7 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
 
     @property
     def key_heads(self) -> int:
-        """Heads of keys and values, which is what the state holds."""
+        """The number of heads of keys and values, which the state contains."""
         return self.heads
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
@@ -245,7 +245,7 @@ def _by_hypothesis(part: Tensor, x: Tensor) -> Tensor:
 class SelfAttention(Layer):
     """The notes' attention: one head, any score of the family, and only the weighted average of the values.
 
-    Without projections query, key and value are x itself: y_i = Σ_j α(x_i, x_j) x_j (001:120–136).
+    Without projections, query, key and value are x itself: y_i = Σ_j α(x_i, x_j) x_j.
     """
 
     caches = True

@@ -93,7 +93,7 @@ class Block(Layer):
 
 
 class PreNormBlock(Block):
-    """The sum itself is never normalized, so gradients pass straight down."""
+    """The residual sum is never normalized, so gradients pass through it unchanged."""
 
     norm_first = True
 
@@ -112,7 +112,7 @@ class PreNormBlock(Block):
 
 
 class PostNormBlock(Block):
-    """As in the first Transformer."""
+    """As in the original Transformer."""
 
     norm_first = False
 

@@ -119,7 +119,7 @@ class TransformerEncoder(nn.Module):
 
 
 def real_columns(source: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """Which columns of a source [N, S, …] are real: [N, S] on its device, or None when all are."""
+    """A mask of the real columns of a source [N, S, …]: [N, S] on its device, or None if all are real."""
     if lengths is None:
         return None
     columns = torch.arange(source.size(1), device=source.device)

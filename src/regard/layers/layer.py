@@ -14,9 +14,9 @@ from regard.layers.state import Span, State
 class Layer(nn.Module):
     """The base class and the contract of all layers. Layers of equal width can be stacked.
 
-    - Splitting a sequence into several calls changes nothing, and column t never depends on a later one.
-    - Padded columns give finite output; the returned state is row r's after span.lengths[r] columns.
-    - A call does not change the given state, unless `begin` was given a capacity: then caches are written in place.
+    - Splitting a sequence into several calls does not change the result, and column t never depends on later columns.
+    - The output of padded columns is finite. The returned state of row r is its state after span.lengths[r] columns.
+    - A call does not modify the given state, unless `begin` was given a capacity: then caches are updated in place.
     - Nothing is stored on the module between calls, and no Python branch depends on the value of a tensor.
     """
 

@@ -44,8 +44,8 @@ FEATURES = ("elu", "relu", "gaussian")
 DECAYS = ("none", "fixed", "gated")
 RULES = ("sum", "delta")
 CHUNK = 64
-TEMPERATURE = 16.0  # of the gate: at first it keeps 96 % of the state
-MIN_NORMALIZER = 1e-6  # the smallest divisor: with relu a query may match no key
+TEMPERATURE = 16.0  # of the gate: initially it keeps 96 % of the state
+MIN_NORMALIZER = 1e-6  # the smallest divisor: with relu, a query may match no key
 
 
 class LinearAttention(CausalSelfAttention):
@@ -109,9 +109,9 @@ class LinearAttention(CausalSelfAttention):
         parts: State = {
             "matrix": self.closed(matrix)["matrix"],
             "decay": decay.exp().transpose(1, 2),  # [R, T, H]
-            "read": note("heads", self.divide(read)),  # what each head reads: [R, H, T, d]
+            "read": note("heads", self.divide(read)),  # the input of each head: [R, H, T, d]
         }
-        if write is None:  # what each word of this call weighs; words of earlier calls are in the state alone
+        if write is None:  # the weight of each word of this call; words of earlier calls are only in the state
             parts["weights"] = (
                 remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=MIN_NORMALIZER)
             )

@@ -20,7 +20,7 @@ class Watcher(Protocol):
 
     place: tuple[str, ...]
     step: int | None  # of the cell that is being unrolled
-    backwards: bool  # it reads its columns from the last to the first
+    backwards: bool  # it reads its columns backwards
 
     def see(self, name: str, value: Tensor) -> Tensor: ...
 
@@ -34,7 +34,7 @@ def note(name: str, value: Tensor) -> Tensor:
 
 
 def at_step(step: int | None) -> None:
-    """The parts that follow belong to this column; None: to all columns."""
+    """The following parts belong to this column; None: to all columns."""
     if _watcher is not None:
         _watcher.step = step
 

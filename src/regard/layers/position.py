@@ -14,9 +14,9 @@ for texts longer than a model was first trained on:
     linear    ω_k / s                                                                          Chen et al. 2023
     llama3    ω_k (m + (1 − m) / s),   m = (C ω_k / 2π − low) / (high − low), between 0 and 1  Grattafiori et al. 2024
 
-where those of more than `high` turns in C positions stay as they are, and those of fewer than `low` are divided. Angles
-are computed in fp32 or better, whatever the model's precision.
-A kind is one class, which overrides the method for where it acts, and an entry in POSITIONS.
+where rotations of more than `high` turns in C positions are unchanged, and those of fewer than `low` are divided by s.
+Angles are computed in fp32 or better, whatever the model's precision. A kind is one class, which overrides the method
+for where it acts, and an entry in POSITIONS.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Learned(AtInput):
 
 @dataclass(frozen=True)
 class Stretch:
-    """How rotations are slowed down; the names are those of the equation above."""
+    """The scaling of rotary frequencies; the names are those of the equation above."""
 
     kind: str = "none"
     factor: float = 1.0  # s
@@ -148,7 +148,7 @@ class Rotary(Position):
 
 
 class ALiBi(Position):
-    """Attention with linear biases: the farther a key, the lower its score, in each head by another slope."""
+    """Attention with linear biases: the farther a key, the lower its score, with a different slope in each head."""
 
     def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor:
         slope = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=positions.device) / heads)  # [H]

@@ -1,4 +1,4 @@
-"""A recurrence that need not wait: if its gates do not look at the past, all its steps are one parallel scan.
+"""A parallel recurrence: if its gates do not depend on the past, all its steps are one parallel scan.
 
 minGRU    z_t = σ(W_z x_t + b_z)    update     h_t = (1 − z_t) * h_{t-1} + z_t * n_t              Feng et al. 2024
           n_t = W_n x_t + b_n       candidate

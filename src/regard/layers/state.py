@@ -30,7 +30,7 @@ class Span(NamedTuple):
         return self.start[:, None] + torch.arange(columns, device=self.start.device)
 
     def valid(self, columns: int) -> Tensor | None:
-        """Which columns are real: [R, T], or None when all are."""
+        """A mask of the real columns [R, T], or None if all are real."""
         if self.lengths is None:
             return None
         return torch.arange(columns, device=self.lengths.device) < self.lengths[:, None]
@@ -69,7 +69,7 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
 
 
 def select_rows(state: State, index: Tensor) -> State:
-    """The hypotheses `index` of a state, as new tensors; the source is not changed, since hypotheses share it."""
+    """The hypotheses `index` of a state, as new tensors; the source is unchanged, because hypotheses share it."""
     chosen = map_state(
         lambda leaf: leaf.index_select(0, index), {name: part for name, part in state.items() if name != "source"}
     )

@@ -7,8 +7,8 @@
     cross-entropy   −log softmax(y)_w              which word was it?
     l2              ‖x − y‖₂                       how far from the input?
 
-The two differ where the hidden layer is narrow, D < V. Cross-entropy requires only that the right word comes first,
-which two components can do for any vocabulary. The l2 norm requires all of x: y has rank D, so over the vocabulary its
+The two differ if the hidden layer is narrow, D < V. Cross-entropy requires only that the right word ranks first, which
+two components can achieve for any vocabulary. The l2 norm requires all of x: y has rank D, so over the vocabulary its
 mean is at least 1 − D/V, which for V = 10,000 and D = 64 is 0.9936; it is 0 for D = V.
 
     net = Reconstruction(vocabulary=10_000, width=64)

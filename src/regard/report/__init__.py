@@ -1,1 +1,1 @@
-"""Output for people: tables, figures and progress, in a terminal, a pipe, on a page or as JSON. No torch here."""
+"""Output for people: tables, figures and progress, in a terminal, in a pipe, on a page or as JSON. Without torch."""

@@ -1,5 +1,5 @@
 """A page that is one file, made of the lab's own styles and modules (`lab/static`): a report, a trace, an answer in a
-notebook. It loads nothing, and its content policy lets it load nothing and run no other script."""
+notebook. It loads nothing, and its content security policy forbids loading and any other script."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # for scre
 def offline_page(
     title: str, body: str, *, styles: Sequence[str], entry: str = "", style: str = "", sources: str = ""
 ) -> str:
-    """`body` is HTML. `styles` are files of the lab, `style` is further CSS; `entry`: the module that runs, if any.
-    `sources` are further sentences of the content policy."""
+    """`body` is HTML. `styles` are files of the lab, `style` is more CSS; `entry`: the module that runs, if any.
+    `sources` are additional directives of the content security policy."""
     whole, program = style_of(*styles) + style, script_of(entry) if entry else ""
     runs = f"; script-src '{_hash(program)}'" if program else ""
     policy = f"default-src 'none'; img-src data:; style-src '{_hash(whole)}'{runs}{sources}"

@@ -14,7 +14,7 @@ WIDE = 5  # columns that a phone shows at once
 
 
 def page(title: str, *parts: str, style: str = "") -> str:
-    """A whole HTML file from its parts (each already HTML), in the lab's design; `style` is further CSS. Figures of
+    """A whole HTML file from its parts (each already HTML), in the lab's design; `style` is more CSS. Figures of
     `svg.py` are drawn by the lab's charts where scripts may run."""
     body = "\n".join(part for part in parts if part)
     entry = "report" if "<figure data-figure=" in body else ""
@@ -49,7 +49,7 @@ def table(
 
 
 def prose(words: str) -> str:
-    """Our own words as HTML; no line breaks between a number and its per cent."""
+    """Regard's own sentences as HTML, without line breaks between a number and its percent sign."""
     return escape(re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", words))
 
 
@@ -71,12 +71,12 @@ def folded(summary: str, *parts: str) -> str:
 
 
 def beside(*parts: str) -> str:
-    """Parts side by side if there is room, else stacked."""
+    """Parts next to each other if there is room, otherwise stacked."""
     return f'<div class="beside">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
 
 
 def sample(prompt: str, written: str) -> str:
-    """Text as a model wrote it, its prompt in a quieter color; a space that ends the prompt may have become a line."""
+    """Generated text with its prompt in a muted color; a space that ends the prompt may have become a line break."""
     begin = next((words for words in (prompt, prompt.rstrip()) if written.startswith(words)), "")
     quiet = f"<b>{escape(begin)}</b>" if begin else ""
     return f'<pre dir="auto">{quiet}{escape(written.removeprefix(begin))}</pre>'

@@ -30,7 +30,7 @@ _still = False
 
 
 def hush() -> None:
-    """From now on this process shows only its progress; the parent process prints everything else."""
+    """From now on, this process shows only its progress; the parent process prints everything else."""
     global _hushed
     _hushed = True
 
@@ -130,7 +130,7 @@ class _PlainBar:
             say(line)
 
     def close(self) -> None:
-        if self.printed > self.began:  # something was printed: print the end, too
+        if self.printed > self.began:  # something was printed, so print the end as well
             self._show()
 
     def _show(self) -> None:

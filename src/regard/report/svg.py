@@ -151,7 +151,7 @@ def _drawn(line: Line, path: Path, plot: _Plot, style: Style, best: bool) -> Ite
 
 
 def _names(ends: dict[str, tuple[float, float]], plot: _Plot, styles: dict[str, Style], best: str) -> Iterable[str]:
-    """Each name to the right of where its line ends, in that order from top to bottom, none over another."""
+    """Each name to the right of the end of its line, in this order from top to bottom, without overlaps."""
     order = sorted(ends, key=lambda name: ends[name][1])
     at, free = {}, -math.inf
     for name in order:
@@ -269,7 +269,7 @@ def _below(words: str, left: float, y: float) -> str:
 
 
 def _more(words: str) -> float:
-    """The height of further lines."""
+    """The height of additional lines."""
     return NEXT * (len(wrap(legible(words), MAX_LINE_LETTERS) or [""]) - 1)
 
 

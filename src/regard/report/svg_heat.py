@@ -153,7 +153,7 @@ def png(rows: Sequence[bytes], palette: Sequence[Colour]) -> bytes:
 
 
 def _labels(heat: Heat, left: float, top: float, width: float, height: float, turned: bool) -> Iterable[str]:
-    """Labels of rows and columns (of every second, third, … where they would touch), and what both are."""
+    """Labels of rows and columns (only every second, third, … if they would touch), and the titles of both."""
     for index in range(0, len(heat.rows), math.ceil(LINE / height)):
         y = top + height * (index + 0.5) + 4.5
         yield f'<text x="{left - 6:.1f}" y="{y:.1f}" text-anchor="end">{_short(heat.rows[index])}</text>'

@@ -113,7 +113,7 @@ def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], t
 
 
 def text(value: Any) -> str:
-    """A cell: – for nothing, groups of three for large whole numbers, four significant digits for the rest."""
+    """A cell: – for nothing, groups of three digits for large integers, four significant digits for other numbers."""
     if value is None or value == "":
         return "–"
     if isinstance(value, (bool, str)):
@@ -130,7 +130,7 @@ def text(value: Any) -> str:
 
 
 def significant(value: float) -> str:
-    """Four digits, also where they are zeros: 5.300, 264.0, 1349; all of a number that has more before its point."""
+    """Four significant digits, including zeros: 5.300, 264.0, 1349; all digits before the point of a larger number."""
     return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else group_digits(value)
 
 

@@ -1,6 +1,7 @@
 """Figures as lines of text: a heat map in shades, lines in Braille dots with marks at points, intervals as ├──●──┤.
 
-With color, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a diverging scale.
+With color, shades are those of the page; without color, ░▒▓█ replace them, with a sign for the side of a diverging
+scale.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _is_coloured() -> bool:
 
 
 def _heat(heat: Heat, width: int, colour: bool) -> Iterable[str]:
-    """As many columns as fit the width, and the next ones below."""
+    """As many columns as fit the width, with the next ones below."""
     names = min(width // 3, max((cell_len(legible(row)) for row in heat.rows), default=0))
     narrow = 2 if heat.diverging and not colour else 1
     room = width - names - 2

@@ -1,7 +1,7 @@
 """Scripts and styles with fewer characters, for a page that is one file: the same tokens, without comments and spaces.
 
-A script keeps its lines, so that the rules for missing semicolons see what they saw. What its modules declare gets
-short names. A style can also lose the rules for classes that a script never gives to an element.
+A script keeps its lines, so that the rules for missing semicolons still apply. Names declared by its modules are
+shortened. A style can also lose the rules for classes that a script never gives to an element.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def lexemes(program: str) -> Iterator[tuple[str, str]]:
 
 
 def _begins_value(before: str) -> bool:
-    """True where a slash after `before` begins a regular expression and does not divide."""
+    """True if a slash after `before` begins a regular expression instead of dividing."""
     return before in BEFORE_PATTERN or not before or not (before[-1].isalnum() or before[-1] in "_$)]}\"'`")
 
 
@@ -78,7 +78,7 @@ def tight_script(program: str) -> str:
 
 
 def _separates(left: str, right: str) -> bool:
-    """True where two lexemes could become others without the space between them."""
+    """True if two lexemes could become others without the space between them."""
     if "/" in (left, right) or left + right == "<!":
         return True
     signs = [one in "+-" for one in (left, right)]
@@ -101,10 +101,11 @@ KEPT = frozenset(
 
 
 def short_names(module: str, kept: Collection[str] = ()) -> str:
-    """A module in the scope of a function, with short names for what it declares.
+    """A module in the scope of a function, with short names for its declarations.
 
-    A name is replaced in all scopes of the module, by one that is new there, so nothing is captured. It stays where it
-    could be a property: in `{ name }`, before a colon, or as a method. `kept`: names that other modules do not declare.
+    A name is replaced in all scopes of the module, by one that is new there, so nothing is captured. It is not replaced
+    where it could be a property: in `{ name }`, before a colon, or as a method. `kept`: names that other modules do not
+    declare.
     """
     pieces = list(lexemes(module))
     words = [at for at, (kind, _) in enumerate(pieces) if kind not in ("space", "line")]

@@ -1,1 +1,1 @@
-"""A run: its recipe, its folder, what it learns from, how it is trained and what it can do."""
+"""Runs: recipes, data, training, run folders, and the operations of a trained model."""

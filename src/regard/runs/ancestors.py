@@ -1,11 +1,11 @@
 """The runs that a fine-tuned run comes from: its parent, the parent's parent, … and the lines they were trained on.
 
-run.json                 "ancestors": of each, the parent first, its name, recipe, corpus and the digest of its weights
+run.json                 "ancestors": the name, recipe, corpus and weights' digest of each, the parent first
 recipe.toml              [from]: where the parent is, and the digest of its weights
 ancestors.safetensors    a 64-bit digest of every line, or pair, that they were trained on
 
-The digests are copied into the run, so that it stays known what was trained on when a parent or its text is gone. A
-parent that was imported, or whose text is gone before the fine-tuning, leaves its lines unknown; then that is recorded.
+The digests are copied into the run, so that they survive if a parent or its text is deleted. If a parent was imported,
+or its text was deleted before the fine-tuning, its lines are unknown, and this is recorded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LINES = "lines"
 
 @dataclass(frozen=True)
 class Ancestors:
-    """`runs`: the parent first; `lines`: digests of what those were trained on whose text is known, sorted."""
+    """`runs`: the parent first. `lines`: sorted digests of the training lines of all runs whose text is known."""
 
     runs: tuple[Mapping[str, Any], ...] = ()
     lines: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
@@ -55,7 +55,7 @@ class Ancestors:
 
     @classmethod
     def and_itself(cls, folder: Path, weights: str) -> Ancestors:
-        """A run whose weights have this digest and its ancestors: those of a run that starts from it."""
+        """The ancestors of a new run that starts from this one, whose weights have this digest."""
         earlier, recipe, facts = cls.of(folder), open_recipe(folder), read_facts(folder)
         corpus = known if isinstance(known := facts.get("corpus"), dict) else {}
         made: dict[str, Any] = {
@@ -76,22 +76,22 @@ class Ancestors:
 
     def save(self, folder: Path) -> None:
         if not len(self.lines):
-            (folder / ANCESTORS).unlink(missing_ok=True)  # of a training that was killed at its start
+            (folder / ANCESTORS).unlink(missing_ok=True)  # left by a training that was killed at its start
         else:
             save_tensors(folder / ANCESTORS, {LINES: torch.from_numpy(self.lines.view(np.int64))})
 
     @property
     def unknown(self) -> list[str]:
-        """Why the lines of some of them are unknown."""
+        """The reason why the lines of some ancestors are unknown."""
         return [str(one["unknown"]) for one in self.runs if "unknown" in one]
 
     def among(self, digests: Collection[int]) -> set[int]:
-        """Those of these lines that an ancestor was trained on."""
+        """The lines, among those given, that an ancestor was trained on."""
         asked = np.fromiter(digests, np.uint64, len(digests))
         return set(asked[np.isin(asked, self.lines)].tolist())
 
     def notes(self, corpus: Corpus | PairCorpus) -> list[str]:
-        """Sentences on how much of each held-out split they were trained on: that much of it is not held out."""
+        """Sentences on how much of each held-out split the ancestors were trained on, and so is not really held out."""
         if not self.runs:
             return []
         who = f"{self.runs[0]['run']}{' or one of its ancestors' * (len(self.runs) > 1)}"
@@ -131,7 +131,7 @@ def trained_on(folder: Path, recipe: Recipe) -> Iterator[int]:
 
 
 def seen_in_training(folder: Path, recipe: Recipe, asked: TextLines | Pairs) -> dict[str, Any]:
-    """How much of a text a run and its ancestors were trained on: a sentence, and the share where it can be known."""
+    """How much of a text a run and its ancestors were trained on: a sentence, and the share if it is known."""
     counts = Counter(asked.hashes())
     ancestors, own, unknown = Ancestors(), set[int](), []
     try:

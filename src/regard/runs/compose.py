@@ -1,4 +1,4 @@
-"""One recipe from everything that says what to train: system, data, size, budget, recipe file, settings, parent run."""
+"""Compose one recipe from the arguments of `train`: system, data, size, budget, recipe file, settings, parent run."""
 
 from __future__ import annotations
 

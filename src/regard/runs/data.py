@@ -1,4 +1,4 @@
-"""The data of a training: a corpus as tokens, as batches, and as something to validate on.
+"""The data of a training: a corpus as tokens, as batches, and as validation data.
 
 Each task reads and tokenizes its own kind (`runs/tasks/*/data.py`); from there on training is the same. Settings that
 depend on the corpus are decided in `runs/resolve.py`, never here.
@@ -21,13 +21,13 @@ from regard.training.validation import Validation
 
 
 class Data(ABC):
-    """Everything about its data that a training needs."""
+    """The data that a training needs."""
 
     corpus: Corpus | PairCorpus
     tokenizers: Tokenizers
     made_up = ""  # the checksum of pairs that back-translation added
-    chat_template = ""  # kept with the run; "" for none
-    unit = ""  # what `tokens` counts, where that is not what training.batch_tokens counts
+    chat_template = ""  # saved with the run; "" for none
+    unit = ""  # what `tokens` counts, if it differs from what training.batch_tokens counts
 
     @property
     @abstractmethod
@@ -42,7 +42,7 @@ class Data(ABC):
     @property
     @abstractmethod
     def tokens(self) -> int:
-        """Tokens that are predicted in one reading of the training text."""
+        """The number of tokens predicted in one epoch."""
 
     @property
     def examples(self) -> Iterable[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The data that a recipe names, opened; and those of a run found again, if they still are what it was trained on."""
+"""Open the data that a recipe names, and find the data of a run again if they have not changed since training."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from regard.text.tokenizers.tokens import TokenArray, cached
 
 Known = TypeVar("Known", Corpus, PairCorpus)
 
-SHOWN_BYTES = 1 << 20  # bytes of text that progress is shown for at a time
-ALL = "all"  # a split that is asked for: a file as it stands
+SHOWN_BYTES = 1 << 20  # bytes of text between two updates of the progress bar
+ALL = "all"  # the split that is a whole file
 
 
 def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
-    """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
+    """The text a run was trained on. It must be unchanged: otherwise held-out lines might have been trained on."""
     recipe = with_data_found(folder, recipe)
     data = recipe.data
     return _unchanged(text_asked_for(data, template_in(folder)), folder, recipe)
 
 
 def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
-    """The pairs a run was trained on, if they still are those."""
+    """The pairs a run was trained on, which must be unchanged."""
     recipe = with_data_found(folder, recipe)
     return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
 
@@ -74,9 +74,10 @@ def pairs_asked_for(data: PairDataSettings) -> PairCorpus:
 
 
 def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
-    """The recipe with its data where they are now: where the run says or, by their name, in its folder or in this one.
+    """The recipe with the current path of its data: the recorded path, or a file of the same name in the run's or the
+    current folder.
 
-    That they are the same data is seen by their checksum.
+    A checksum verifies that the data are the same.
     """
     if not recipe.data.corpus:
         raise RegardError(f"{folder} was imported without {recipe.data.missing} with --data.")
@@ -114,7 +115,7 @@ def refuse_reading(columns: str, encoding: str) -> None:
 
 
 def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
-    """True for a single file, which `split` can use as it is. `all` asks for that, and is for nothing else."""
+    """True for a single file, which can be used whole. The split `all` requests this and needs such a file."""
     found = isinstance(data, str | Path) and Path(data).is_file()
     if split == ALL and not found:
         given = f", but {data} is not a file" if isinstance(data, str | Path) else ""
@@ -123,7 +124,7 @@ def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
 
 
 def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
-    """The split asked for; without one test, or valid where there is no test, or the only one there is."""
+    """The requested split. Default: test, or valid if there is no test, or the only split."""
     if split is None and len(corpus.splits) == 1:
         return next(iter(corpus.splits))
     if split is None:
@@ -135,7 +136,7 @@ def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
 
 @dataclass(frozen=True)
 class ShownLines:
-    """Lines that show how far they are read."""
+    """Lines that show progress as they are read."""
 
     lines: TextLines
     title: str
@@ -152,7 +153,7 @@ class ShownLines:
 
 
 def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
-    """A split as one array of tokens, made once and kept in the cache (but for dialogues)."""
+    """A split as one array of tokens, computed once and cached (except for dialogues)."""
     if corpus.template is not None:
         return dialogue_tokens(corpus.splits[split], tokenizer)
     with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:

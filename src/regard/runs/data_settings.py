@@ -53,7 +53,7 @@ class PairDataSettings(CheckedSettings):
     source: str = setting("", "for files such as train.de and train.en: the language to translate from, e.g. de")
     target: str = setting("", "for files such as train.de and train.en: the language to translate into, e.g. en")
     swap: bool = setting(False, "swap source and target")
-    also: str = setting("", "more training pairs, with a weight for each file: more.tsv:2,other.tsv:0.5")
+    also: str = setting("", "files with more training pairs, each with a weight: more.tsv:2,other.tsv:0.5")
     monolingual: str = setting("", "text in the target language, for back-translation (Sennrich et al. 2016)")
     translator: str = setting("", "run that translates data.monolingual into the source language")
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
@@ -61,7 +61,7 @@ class PairDataSettings(CheckedSettings):
     joint: bool = setting(True, "one vocabulary for both sides; false = one for each")
     normalise: str = setting("auto", f"{NORMALISE}; auto = nfc", choices=NORMAL_FORMS)
     bpe_dropout: float = setting(0.0, "share of merges skipped at random (Provilkov et al. 2020)", **RATE)
-    longest: int = setting(256, "leave out pairs with more tokens than this on either side, and count them", ge=1)
+    longest: int = setting(256, "leave out pairs with more tokens than this on either side", ge=1)
     truncate: bool = setting(False, "truncate sides that are too long, instead of leaving out the pair")
     split: str = setting(
         "auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)", choices=SPLITS

@@ -27,10 +27,10 @@ TOO_MANY = (
 
 
 def dry_run(recipe: Recipe) -> dict[str, Any]:
-    """Parameters, memory and time of a training, from three real steps; nothing is kept except the token cache.
+    """Parameters, memory and time of a training, from three real steps; only the token cache is saved.
 
-    The memory is the most this process held after it did once, after the three steps, everything else that a training
-    does: the batches that stand out, a validation, a checkpoint.
+    The memory is this process's peak. After the three steps it also runs, once, everything else that a training does:
+    the largest batches, a validation, a checkpoint.
     """
     ready = prepare(recipe)
     training_tokens, unit = ready.data.tokens, ready.data.unit
@@ -50,7 +50,7 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
             limit = trainer.settings.limit
             steps = limit.amount / {"steps": 1.0, "tokens": per_step, "seconds": seconds}[limit.unit]
             probe_peak_memory(trainer, round(steps))
-        except RegardError as error:  # of a folder that is gone in a moment
+        except RegardError as error:  # of a temporary folder
             raise RegardError(str(error).replace(f"; the last good weights are kept in {folder}", "")) from None
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -79,8 +79,9 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
 
 
 def on_the_gpu(trainer: Trainer) -> dict[str, int]:
-    """What PyTorch keeps for its tensors, and beside it the CUDA context, libraries and other processes; and of the
-    machine's memory what is copied there to be saved."""
+    """The GPU memory reserved by PyTorch, and in addition that of the CUDA context, libraries and other processes; and
+    the host memory of copies to be saved.
+    """
     free, total = torch.cuda.mem_get_info(trainer.device)
     return {
         "peak_reserved_bytes": torch.cuda.max_memory_reserved(trainer.device),

@@ -1,4 +1,4 @@
-"""Texts as vectors: the mean or the last of a layer's states, of length 1, so a dot product is the cosine.
+"""Embeddings of texts: the mean or the last of a layer's states, scaled to length 1, so a dot product is the cosine.
 
     e(text) = h / |h|,   h = mean_t h_t   or   h_T         h_t: the state of a layer after token t
 
@@ -37,7 +37,7 @@ def _embed(model: Model, rows: Sequence[Sequence[int]], layer: int | None, pool:
     hidden = _states(model, tokens, lengths, layer).float()  # [R, T, D]
     column = torch.arange(tokens.size(1), device=model.device)
     if pool == "last":
-        backwards = getattr(getattr(model, "settings", None), "reverse", False)  # a source that is read from its end
+        backwards = getattr(getattr(model, "settings", None), "reverse", False)  # a source that is read backwards
         chosen = column == (0 * lengths if backwards else lengths - 1)[:, None]
     elif isinstance(model, Translator):
         chosen = column < (lengths - 1)[:, None]  # <eos> is the last

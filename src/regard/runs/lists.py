@@ -1,4 +1,4 @@
-"""Data from a program: a list of lines, or of pairs, where a file's name could stand."""
+"""Data given in Python instead of a file: a list of lines, or of pairs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ GivenData = GivenLines | GivenPairs
 
 
 def lines_of(data: Sequence[str]) -> tuple[str, ...]:
-    """The lines of a list, each of which must be one."""
+    """The lines of a list; every item must be a single line."""
     return tuple(_checked(line, number, "\n\r") for number, line in enumerate(data))
 
 
 def each_line(lines: str | Iterable[str]) -> Iterator[str]:
-    """Lines of a program or of an open file, each without its end; a single string is one line."""
+    """The lines of a list or an open file, without line ends; a single string is one line."""
     for number, line in enumerate([lines] if isinstance(lines, str) else lines):
         text = _checked(line, number, "")
         yield text[:-1].removesuffix("\r") if text.endswith("\n") else text
 
 
 def each_pair(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Pairs of a program, each of which must be one."""
+    """The pairs of a list; every item must be a pair."""
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise RegardError(f"Item {number} of the data is not a pair of strings: (source, target) or (text, label).")
@@ -60,8 +60,9 @@ def _checked(text: object, number: int, breaks: str) -> str:
 
 
 def as_file(data: GivenData) -> str:
-    """The name of a corpus or its path. A list is written to a file in the cache, named by its content: a run can go on
-    from there when the program that made it has ended."""
+    """The name of a corpus or its path. A list is written to a file in the cache, named by its content, so that a run
+    can be resumed after the program has ended.
+    """
     if isinstance(data, (str, Path)):
         return str(data)
     items: list[Any] = list(data)

@@ -1,4 +1,4 @@
-"""Open a run's folder again."""
+"""Open a run from its folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of
 from regard.runs.tasks.translation.run import TranslationRun
 
-AnyRun = LanguageRun | TranslationRun | ClassificationRun  # what `train` and `load` give, by the system's task
+AnyRun = LanguageRun | TranslationRun | ClassificationRun  # returned by `train` and `load`, by task
 
 
 Kind = TypeVar("Kind", bound=Run)
@@ -56,14 +56,15 @@ def load(
 
     Args:
         folder: The folder of the run, or the name of a model that comes with Regard, such as "gallery/gpt".
-        kind: LanguageRun, TranslationRun or ClassificationRun: refuse a run of another kind. Type checkers then know
-            the type of the result.
-        weights: "best" (on validation), "last", or a step whose weights were kept, such as "200".
-        average: Load the mean of the weights of this many last validations instead.
+        kind: LanguageRun, TranslationRun or ClassificationRun: a run of another kind is an error, and type checkers
+            know the type of the result.
+        weights: "best" (on validation), "last", or a step whose weights were saved, such as "200".
+        average: Load the mean of the weights of the last `average` validations instead.
         device: "cpu", "cuda", …, or "auto": a GPU if there is one.
 
     Returns:
-        A run of the given kind; without one, a LanguageRun, a TranslationRun or a ClassificationRun by its system.
+        A run of the given kind; without `kind`, a LanguageRun, a TranslationRun or a ClassificationRun, depending on
+        the system.
 
     Raises:
         RegardError: If the folder is not a run, is damaged, or is a run of another kind.
@@ -89,21 +90,21 @@ def _open(folder: Path, weights: str, average: int | None, device: str) -> Run:
 
 
 def load_language_model(folder: str | Path, *, weights: str = "best", device: str = "auto") -> LanguageRun:
-    """Open the run of a language model; any other is refused."""
+    """Open the run of a language model; any other run is an error."""
     return _of_kind(LanguageRun, load(folder, weights=weights, device=device))
 
 
 def load_translator(
     folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "auto"
 ) -> TranslationRun:
-    """Open the run of a translator; any other is refused."""
+    """Open the run of a translator; any other run is an error."""
     return _of_kind(TranslationRun, load(folder, weights=weights, average=average, device=device))
 
 
 def load_classifier(
     folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "auto"
 ) -> ClassificationRun:
-    """Open the run of a classifier; any other is refused."""
+    """Open the run of a classifier; any other run is an error."""
     return _of_kind(ClassificationRun, load(folder, weights=weights, average=average, device=device))
 
 

@@ -16,7 +16,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 @checked
 class Prediction:
-    """What comes next: a distribution over the vocabulary.
+    """A distribution over the vocabulary: the model's prediction of the next token.
 
     Args:
         logits: The logits of the next token [V].
@@ -33,10 +33,10 @@ class Prediction:
         return np.exp(self.log_probabilities)
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The most probable next tokens.
+        """Return the most probable next tokens.
 
         Args:
-            count: The most tokens to return, at least 0.
+            count: The maximum number of tokens to return.
 
         Returns:
             The tokens with their probabilities, best first.
@@ -52,7 +52,7 @@ class Prediction:
         """The probability of one token.
 
         Args:
-            token: A token of the vocabulary, text that is a single token, or "<eos>".
+            token: A token of the vocabulary, a text that is a single token, or "<eos>".
 
         Returns:
             The probability, between 0 and 1.

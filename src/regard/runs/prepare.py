@@ -37,7 +37,7 @@ class Prepared:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What run.json says of the text; the text of a run that training started from counts as seen, too."""
+        """The entry of run.json about the text. The text of a parent run also counts as seen."""
         origin = self.data.origin
         if self.recipe.start is not None and "unseen_bytes" in origin:
             unseen = recorded_unseen(Path(self.recipe.start.run), self.data.tokenizers.target)
@@ -124,7 +124,7 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
 
 
 def _same_weights(start: Start, found: str) -> Start:
-    """The start with the digest of its weights, which must be the one that the recipe names, if it does."""
+    """The starting run with the digest of its weights, which must equal the recipe's, if the recipe has one."""
     if start.weights in ("", found):
         return replace(start, weights=found)
     raise RegardError(

@@ -1,14 +1,14 @@
-"""A recipe: everything that decides a run, as one typed tree that reads and writes TOML.
+"""A recipe: all settings of a run, as one typed tree that reads and writes TOML.
 
     system = "lstm"
     size = "small"
-    [from]       of a fine-tuned run: the run whose weights and tokenizer it starts from
-    [data]       what is read and how it is cut into tokens
+    [from]       fine-tuning: the run whose weights and tokenizer it starts from
+    [data]       the corpus and its tokenizer
     [model]      the system's own settings (`Settings` in its file)
     [training]   how it learns
 
 Values come from, each overriding the one before: the defaults here, the system's training defaults, its `--size`,
-a recipe file, `--section.key value`. An unknown key or a wrong value fails where it is given, in one sentence.
+a recipe file, `--section.key value`. An unknown key or a wrong value is reported where it is given, in one sentence.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ SHIPPED = Path(__file__).parent.parent / "recipes"  # that come with Regard: `re
 
 @dataclass(frozen=True)
 class Start:
-    """The run that a fine-tuning starts from, and the digest of its weights; "" in a recipe: whatever they are."""
+    """The run that a fine-tuning starts from, and the digest of its weights; "" in a recipe means any weights."""
 
     run: str
     weights: str = ""
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Start | None:
-        """What the section [from] of a recipe says, if it has one."""
+        """The section [from] of a recipe, if it has one."""
         if (said := tree.get("from")) is None:
             return None
         known = isinstance(said, Mapping) and said.keys() <= {"run", "weights"} and said.get("run")
@@ -67,7 +67,7 @@ class Recipe:
     data: Any  # the task's data_settings
     model: Any
     training: Any
-    given: frozenset[str] = field(default=frozenset(), compare=False)  # settings that no default decides: section.key
+    given: frozenset[str] = field(default=frozenset(), compare=False)  # settings that were set explicitly: section.key
     start: Start | None = None
 
     def tree(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Recipe:
         return tomli_w.dumps(self.tree())
 
     def documented(self) -> str:
-        """The same TOML with each setting's one-line documentation beside it."""
+        """The same TOML with each setting's documentation as a comment."""
         lines = [tomli_w.dumps({name: value for name, value in self.tree().items() if name not in PARTS}).rstrip()]
         for part in PARTS:
             section = getattr(self, part)
@@ -99,18 +99,18 @@ class Recipe:
 
 
 def has_smaller(recipe: Recipe) -> bool:
-    """Whether there is a smaller --size to advise; an imported model has no size."""
+    """Whether there is a smaller --size to suggest; an imported model has no size."""
     return recipe.size in SIZES[1:]
 
 
 def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     """The recipe of a system at a size, with each tree of settings laid over the ones before.
 
-    Size "": none of ours, as of a model that was imported; what it does not say is as in a small one.
+    Size "" is for imported models: settings that they do not specify are those of size small.
     """
     entry = find(system)
     chosen = size if size is not None else next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
-    check_choice("size", "small" if chosen == "" else chosen, SIZES)  # "": a model from elsewhere
+    check_choice("size", "small" if chosen == "" else chosen, SIZES)  # "": an imported model
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
     given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))
@@ -120,7 +120,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     for tree in trees:
         _lay_over(values, tree, sections, entry.name)
         if {"evaluate_every", "validations"} & _section(tree, "training").keys() == {"evaluate_every"}:
-            values["training"]["validations"] = 0  # it says how often, whatever an earlier tree said
+            values["training"]["validations"] = 0  # it sets the interval, whatever an earlier tree set
     try:
         built = {part: sections[part](**values[part]) for part in sections}
     except TypeError as error:  # only one's own file can set what is not there
@@ -147,7 +147,7 @@ def system_module(name: str) -> Any:
 
 
 def find_recipe(path: Path) -> Path:
-    """A recipe file, or else the one that comes with Regard under this name, as x.toml or recipes/x.toml."""
+    """A recipe file, or the one of this name that comes with Regard (x.toml or recipes/x.toml)."""
     if path.exists():
         return path
     advice = "`regard train lstm --print-recipe` prints one to start from."
@@ -177,7 +177,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def written_in(recipe: Recipe, folder: Path) -> str:
-    """The TOML of a run: its data are named as they lie from its folder, not as they lay on its maker's machine."""
+    """The TOML of a run, with the data's path relative to the run's folder."""
     base = folder.resolve()
 
     def seen_from_there(path: str) -> str:
@@ -190,14 +190,15 @@ def written_in(recipe: Recipe, folder: Path) -> str:
 
 
 def read_in(folder: Path) -> dict[str, Any]:
-    """The tree of a run's recipe, with its data where they lie from the run's folder."""
+    """The tree of a run's recipe, with the data's path resolved from the run's folder."""
     base = folder.resolve()
     return _with_paths(read_recipe(folder / "recipe.toml"), lambda path: os.path.normpath(base / path))
 
 
 def without_folders(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe in which files have names and no folders: data are then looked for in the run's folder, and the run it
-    starts from beside that."""
+    """A recipe with file names instead of paths: data are then looked for in the run's folder, and the run it starts
+    from next to that folder.
+    """
     plain = _with_paths(dict(tree), lambda path: f"./{_last_part(path)}")
     if is_own(str(plain.get("system", ""))):
         file, _, label = str(plain["system"]).rpartition(":")
@@ -227,7 +228,7 @@ def _with_paths(tree: dict[str, Any], change: Callable[[str], str]) -> dict[str,
 def parse_overrides(words: Sequence[str], options: Sequence[str] = (), system: str | None = None) -> dict[str, Any]:
     """`--model.layers 3 --training.budget=60s` → {"model": {"layers": "3"}, "training": {"budget": "60s"}}.
 
-    `options` are the command's own, and `system` what is trained: for the hint when something is misspelt.
+    `options` (of the command) and `system` are used to suggest corrections of misspelled names.
     """
     tree: dict[str, Any] = {}
     words = list(words)
@@ -295,7 +296,9 @@ def _bounded(key: str, value: Any) -> Any:
 
 
 def _typed(key: str, value: Any, kind: type) -> Any:
-    """The value as its type; text (from the command line) is read, anything else must already be right."""
+    """The value in its setting's type; text (from the command line) is parsed, any other value must have the right
+    type.
+    """
     if isinstance(value, str) and "\0" in value:
         raise RegardError(f"{key} must be text without NUL characters.")
     if isinstance(value, str) and kind is not str:

@@ -8,10 +8,10 @@ memorized within minutes. So by default a corpus is read at most `MAX_EPOCHS` ti
 `STEPS_PER_EPOCH` steps; training stops after `PATIENCE` validations without improvement, which are
 `EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`.
 
-A large GPU takes nearly as long for a few thousand tokens as for `FULL_STEP`, so there translators of size medium and
-large have such steps: fewer of them, with a learning rate that grows with the square root of their tokens.
+A large GPU takes nearly as long for a few thousand tokens as for `FULL_STEP`. There, translators of size medium and
+large take fewer steps of this size, with a learning rate that grows with the square root of their tokens.
 
-In a budget in seconds, how many steps there are depends on the machine, so validations are spread over the time.
+With a budget in seconds, the number of steps depends on the machine, so validations are spread over the time.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
 DROPOUT = 0.3
 FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
 ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
-VALIDATIONS, MINUTE = 10, 60  # at least so many in a budget in seconds; in a long one, one a minute
-BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
-SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
+VALIDATIONS, MINUTE = 10, 60  # minimum number in a budget in seconds; a long one has one per minute
+BY_FILE = "size"  # in a recipe's `given`: no size was chosen, and the file is small
+SMALL_FILE = 200_000  # bytes: on a smaller file, the smallest model size learns as much in less time
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class CorpusFacts:
 
 
 def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
-    """The recipe with every setting decided, and one sentence for each decision that the log should have."""
+    """The recipe with every setting decided, and one sentence for the log about each decision."""
     notes = []
     device = pick_device(recipe.training.device)
     memory = device_memory(device) if corpus.fills_gpu and device.type == "cuda" else 0
@@ -71,7 +71,7 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
             "every N steps."
         )
     changes = small_corpus_defaults(recipe.training, corpus.tokens, corpus.longest, recipe.given)
-    built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # ladders on these set what they need
+    built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # comparisons set what they need
     if changes and not built_in:
         recipe = recipe.replace(training=changes)
         if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
@@ -81,7 +81,7 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
 
 
 def resolve_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The settings of [data] that were left to choose, for every task."""
+    """The automatic settings of [data], decided; for every task."""
     corpus = recipe.data.corpus
     return {
         "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
@@ -147,7 +147,7 @@ def small_corpus_defaults(
         "evaluate_every": min(settings.evaluate_every, max(1, round(EPOCHS_PER_VALIDATION * epoch))),
         "patience": PATIENCE,
     }
-    if "training.budget" in given:  # how long is said: only how it is spent follows the corpus
+    if "training.budget" in given:  # the length is given: only its use depends on the corpus
         del wanted["steps"], wanted["patience"]
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 

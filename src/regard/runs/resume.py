@@ -1,4 +1,4 @@
-"""Continue a training exactly where it stopped."""
+"""Continue a training run exactly where it stopped."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def resume(
     track: str = "",
     began: float | None = None,
 ) -> AnyRun:
-    """Continue a training exactly where it stopped.
+    """Continue a training run exactly where it stopped.
 
     Args:
         folder: The folder of the run.
-        settings: Changed settings. Only those may change that leave the model the same, such as training.device.
+        settings: Settings to change. Only settings that do not affect the model can change, such as training.device.
         callbacks: As in `train`.
         track: As in `train`.
-        began: The value of time.perf_counter() when a budget in seconds began; without it, now.
+        began: The value of time.perf_counter() at which a budget in seconds began. Default: now.
 
     Returns:
         The trained run.
 
     Raises:
-        RegardError: If the folder is not a run, has no checkpoint, or a setting may not change.
+        RegardError: If the folder is not a run, it has no checkpoint, or a setting cannot change.
         Stopped: If Ctrl-C or SIGTERM ended the training; its checkpoint is in the run's folder.
     """
     began = time.perf_counter() if began is None else began
@@ -80,7 +80,7 @@ def resume(
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
-    """The recipe with other settings, if the run stays what it is with them."""
+    """The recipe with changed settings; a setting that would change the model is an error."""
     for section, values in settings.items():
         for name in values:
             if section != "training" or name not in MAY_CHANGE:

@@ -1,6 +1,6 @@
-"""What every run has, whatever its task: a folder, a recipe, tokenizers, a model, and what was measured in training.
+"""The base of all runs: a folder, a recipe, tokenizers, a model and its training metrics.
 
-`LanguageRun`, `TranslationRun` and `ClassificationRun` add what can be done with it.
+`LanguageRun`, `TranslationRun` and `ClassificationRun` add the operations of their tasks.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from regard.text.readers.encodings import UTF8
 from regard.text.readers.sources import TextLines
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are taken as they stand
-ENGINES = 4  # that a run keeps, for different ways to decode
+WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are used whole
+ENGINES = 4  # engines that a run keeps, for different ways of decoding
 
 
 @checked
@@ -44,16 +44,16 @@ class Run:
 
     Args:
         folder: The folder of the run.
-        recipe: Everything that decided the training.
-        tokenizer: The tokenizer of the model; of a translator, that of the target.
+        recipe: The recipe that the model was trained with.
+        tokenizer: The tokenizer of the model; for a translator, the target's.
         model: The model with its weights.
-        unseen: Byte pieces that the training text does not contain; they are never written.
+        unseen: Byte pieces that the training text does not contain. They are never generated.
     """
 
     def __init__(
         self, folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, unseen: Sequence[int] = ()
     ) -> None:
-        """`unseen`: byte pieces that the training text does not contain, and that are never written."""
+        """`unseen`: byte pieces that the training text does not contain; they are never generated."""
         self.folder, self.recipe, self.tokenizer, self.model = folder, recipe, tokenizer, model
         self.source_tokenizer: Tokenizer | None = None  # that of a run that reads a source
         self.unseen = tuple(unseen)
@@ -67,21 +67,21 @@ class Run:
 
     @property
     def parameters(self) -> int:
-        """Numbers learned from the text: weights, or what an n-gram stores."""
+        """The number of parameters: weights, or the numbers that an n-gram stores."""
         return count_parameters(self.model)
 
     @property
     def history(self) -> History:
-        """What was measured while it was trained, a dict for each line of metrics.jsonl; `history.plot()` draws it."""
+        """The learning curve, with a dict for each line of metrics.jsonl; `history.plot()` draws it."""
         return History(read_metrics(self.folder / "metrics.jsonl"))
 
     @property
     def forbidden(self) -> list[int]:
-        """Tokens that may be read but are never written."""
+        """The ids of tokens that may be read but are never generated."""
         return forbidden_tokens(self.tokenizer, self.unseen)
 
     def to(self, device: str) -> Self:
-        """Move the model to another device. A state stays where it was made.
+        """Move the model to another device. Existing states are not moved.
 
         Args:
             device: "cpu", "cuda", …, or "auto": a GPU if there is one.
@@ -101,7 +101,7 @@ class Run:
     def for_few(self) -> Iterator[None]:
         """A context in which new engines use the reference implementation.
 
-        On a GPU, compiling and recording faster steps takes longer than writing a few texts.
+        On a GPU, compiling and capturing faster steps takes longer than generating a few texts.
 
         Yields:
             None.
@@ -117,12 +117,12 @@ class Run:
             self._engines.clear()
 
     def embed(self, texts: str | Iterable[str], *, layer: int | None = None, pool: str = "mean") -> np.ndarray:
-        """Represent texts by vectors of length 1, for search and clustering: dot products are cosines.
+        """Embed texts as vectors of length 1, for search and clustering. Dot products are cosine similarities.
 
         Args:
             texts: A list of texts, an open file, or one text.
-            layer: The number of a layer, from 1; None is the last one, after the final normalization.
-            pool: "mean" of the states of all tokens, or the "last" state.
+            layer: The number of a layer, from 1. None means the last layer, after the final normalization.
+            pool: "mean" for the mean of all tokens' states, or "last" for the last state.
 
         Returns:
             An array with a row for each text.
@@ -145,7 +145,7 @@ class Run:
         return tokens
 
     def _engine_for(self, how: Hashable, build: Callable[[], Any]) -> Any:
-        """The engine that decodes in this way, kept for the next call: on a GPU it has recorded its steps."""
+        """The engine for this way of decoding, reused by later calls: on a GPU it has captured its steps."""
         if how not in self._engines:
             while len(self._engines) >= ENGINES:
                 del self._engines[next(iter(self._engines))]
@@ -153,8 +153,9 @@ class Run:
         return self._engines[how]
 
     def _seen_in_training(self, asked: TextLines | Pairs, *, own: bool) -> dict[str, Any]:
-        """How much of a text it was trained on; of its `own` held-out text a run says so if it started from another
-        run, which may have been trained on it."""
+        """How much of a text the run was trained on. For its `own` held-out text, this is reported only if the run was
+        fine-tuned: its parent may have been trained on the text.
+        """
         return {} if own and self.recipe.start is None else seen_in_training(self.folder, self.recipe, asked)
 
 
@@ -164,11 +165,11 @@ class PairRun(Run):
 
     Args:
         folder: The folder of the run.
-        recipe: Everything that decided the training.
+        recipe: The recipe that the model was trained with.
         source: The tokenizer of the source.
         target: The tokenizer of the target.
         model: The model with its weights.
-        unseen: Byte pieces that the training text does not contain; they are never written.
+        unseen: Byte pieces that the training text does not contain. They are never generated.
     """
 
     source_tokenizer: Tokenizer
@@ -189,9 +190,9 @@ class PairRun(Run):
         """Open the pairs that this run was trained on, or others.
 
         Args:
-            data: The name or path of another corpus, or a list of pairs; without it, the run's own.
-            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
-            encoding: How the file is encoded, such as cp1252.
+            data: The name or path of another corpus, or a list of pairs. Default: the run's own corpus.
+            columns: The two table columns to read, by name or by number (from 1), such as "1,2".
+            encoding: The encoding of the file, such as "cp1252".
 
         Returns:
             The corpus with its splits.
@@ -206,7 +207,7 @@ class PairRun(Run):
         if not isinstance(data, (str, Path)):
             refuse_reading(columns, encoding)
             return PairCorpus("a list", {GIVEN: Pairs(*sides(data))}, mine.source, mine.target, disjoint=True)
-        swap = mine.swap and not columns  # columns that are asked for are source and target already
+        swap = mine.swap and not columns  # requested columns are already in the order source, target
         return open_pairs(
             data,
             source=mine.source,
@@ -223,11 +224,11 @@ class PairRun(Run):
         """Open a corpus and choose its split.
 
         Args:
-            data: The name or path of another corpus, or a list of pairs; None is the run's own.
-            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
-                split; of another file, all of it.
-            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
-            encoding: How the file is encoded, such as cp1252.
+            data: The name or path of another corpus, or a list of pairs. None means the run's own corpus.
+            split: "train", "valid", "test", or "all" for the whole file. Default: the test split, or the validation
+                split if there is no test split; for another file, the whole file.
+            columns: The two table columns to read, by name or by number (from 1), such as "1,2".
+            encoding: The encoding of the file, such as "cp1252".
 
         Returns:
             The corpus, and the name of the split.
@@ -257,11 +258,11 @@ class PairRun(Run):
         """Read the pairs of a file, or of one split of a corpus.
 
         Args:
-            data: The name or path of a corpus, or a list of pairs; None is the run's own.
-            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
-                split; of another file, all of it.
-            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
-            encoding: How the file is encoded, such as cp1252.
+            data: The name or path of a corpus, or a list of pairs. None means the run's own corpus.
+            split: "train", "valid", "test", or "all" for the whole file. Default: the test split, or the validation
+                split if there is no test split; for another file, the whole file.
+            columns: The two table columns to read, by name or by number (from 1), such as "1,2".
+            encoding: The encoding of the file, such as "cp1252".
 
         Returns:
             An iterator over the pairs of source and target, or of text and label.
@@ -275,7 +276,7 @@ class PairRun(Run):
 
     @property
     def forbidden(self) -> list[int]:
-        """Tokens that may be read but are never written."""
+        """The ids of tokens that may be read but are never generated."""
         return forbidden_tokens(self.tokenizer, self.unseen, one_line=True)
 
     def _tokens_to_embed(self, text: str, number: int) -> list[int]:
@@ -289,14 +290,14 @@ class PairRun(Run):
 
         Args:
             line: The line.
-            number: Its number (from 1), for the error.
-            truncate: Cut a line that is too long, instead of refusing it.
+            number: The line number (from 1), for the error message.
+            truncate: Truncate a line that is too long, instead of raising an error.
 
         Returns:
-            The numbers of its tokens.
+            The token ids.
 
         Raises:
-            RegardError: If the line is longer than any that the model was trained on.
+            RegardError: If the line is too long for the model.
         """
         ids, longest = self.source_tokenizer.encode(line), self.recipe.data.longest
         if len(ids) <= longest or truncate:
@@ -308,7 +309,7 @@ class PairRun(Run):
 
 
 def given_state(state: Any) -> State | None:
-    """The state that a run was called with; None, or the lecture's hidden_state = [0, 0, 0, 0], is the beginning."""
+    """The state that a run was called with; None or the lecture's hidden_state = [0, 0, 0, 0] is the initial state."""
     if state is None or (isinstance(state, dict) and "seen" in state):
         return state
     if not isinstance(state, (str, dict)):

@@ -1,4 +1,4 @@
-"""The one door to `regard.fast`. Where that package is not there, everything runs as written."""
+"""The only access to `regard.fast`. Without that package, everything uses the reference implementation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from regard.base.settings import check_choice
 from regard.systems.model import Model
 
 install: Install
-on_this_machine: Callable[..., Iterable[Any]]  # device → its rows, each with why it does not run there, or None
-get_ready: Callable[[torch.device], None]  # starts a device beside other work
+on_this_machine: Callable[..., Iterable[Any]]  # device → its optimizations, each with why it cannot run, or None
+get_ready: Callable[[torch.device], None]  # initializes a device in parallel with other work
 try:
     from regard.fast import get_ready, install, on_this_machine
 except ImportError:

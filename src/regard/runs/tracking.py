@@ -1,8 +1,8 @@
-"""The curves of a run in a program that draws them: `--track tensorboard` or `--track mlflow`, both without a network.
+"""Experiment trackers: `--track tensorboard` or `--track mlflow`, both without a network.
 
-metrics.jsonl is what is true: a tracker is a callback that gets each row as it is written, and when a run is resumed,
-or tracked for the first time, it is given the rows that it does not have. So its curves are those of metrics.jsonl,
-whatever was killed in between. If a tracker fails, Regard warns once and training continues.
+metrics.jsonl is authoritative. A tracker is a callback that receives each row as it is written. When a run is resumed,
+or tracked for the first time, the tracker also receives the rows that it lacks, so its curves always equal those of
+metrics.jsonl, even after a kill. If a tracker fails, Regard warns once and training continues.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def scalars(row: Entry) -> dict[str, float]:
 
 class Tracker(Protocol):
     def add(self, row: Entry, when: float | None = None) -> None:
-        """A row of metrics.jsonl; `when`: it was written, if that was not now."""
+        """Add a row of metrics.jsonl; `when`: the time at which it was written, if not now."""
 
     def end(self, step: int, texts: Sequence[Mapping[str, str]]) -> None:
         """The finished run's samples."""
@@ -65,7 +65,7 @@ class NoTracker:
 
 @contextmanager
 def tracking(name: str, folder: Path, recipe: Recipe) -> Iterator[Tracker]:
-    """The tracker of a run that is about to learn, with all that metrics.jsonl holds so far."""
+    """The tracker of a run before training, updated with all rows of metrics.jsonl so far."""
     if not name:
         yield NoTracker()
         return
@@ -104,7 +104,7 @@ class Patient:
 
 
 def hyperparameters(recipe: Recipe) -> dict[str, bool | int | float | str]:
-    """Every setting by its name, as a tracker takes them."""
+    """Every setting by its name, in the form that trackers accept."""
     tree = recipe.tree()
     flat = {f"{part}.{key}": value for part in ("data", "model", "training") for key, value in tree[part].items()}
     return {"system": recipe.system, "size": recipe.size} | flat
@@ -128,7 +128,7 @@ class TensorBoard:
             raise RegardError(f"{place} is a link that points outside the run: replace it with a real folder")
         for old in place.glob("events.out.tfevents.*"):
             old.unlink()
-        self.writer = SummaryWriter(place, purge_step=0, flush_secs=10)  # a TensorBoard that looks on forgets the old
+        self.writer = SummaryWriter(place, purge_step=0, flush_secs=10)  # TensorBoard then drops the old curves
         for summary in hparams(hyperparameters(recipe), {"valid/loss": 0}):
             self.writer._get_file_writer().add_summary(summary)
         self.writer.add_text("recipe", as_markdown([{"": written_in(recipe, folder)}]), 0)
@@ -147,10 +147,10 @@ class TensorBoard:
 
 
 class MLflow:
-    """A run in the database mlflow.db beside the run's folder, or where MLFLOW_TRACKING_URI says."""
+    """A run in the database mlflow.db next to the run's folder, or at MLFLOW_TRACKING_URI."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nothing leaves this machine unasked
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # no telemetry
         os.environ.setdefault("DO_NOT_TRACK", "true")
         import logging
 
@@ -177,7 +177,7 @@ class MLflow:
         say(f"to see the curves: mlflow ui --backend-store-uri {where}")
 
     def _found(self, path: Path, where: str) -> str:
-        """The id under which this run is known there already; "" if it is not."""
+        """The id of this run in the tracker; "" if the tracker does not know it."""
         from mlflow.exceptions import MlflowException
 
         with suppress(RegardError, ValueError, KeyError, TypeError, RecursionError, MlflowException):

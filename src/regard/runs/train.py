@@ -1,7 +1,7 @@
 """From a recipe to a run: corpus → tokenizer → tokens → batches → model → training → folder.
 
 Nothing is written into the run's folder before the data and the settings have been read and checked, and Regard never
-writes into a folder that already holds something.
+writes into a folder that already contains files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from regard.training.log import Callback
 from regard.training.loop import Trainer
 from regard.training.validation import TextValidation
 
-FEW_STEPS = 100  # after which most models have learned little
+FEW_STEPS = 100  # most models have learned little after that
 
 
 class TrainOptions(TypedDict, total=False):
@@ -91,23 +91,23 @@ def train(
         regard.train("lstm", data="my.txt", run="runs/mine", settings={"training": {"steps": 500}})
 
     Args:
-        system: The name of a system, such as "lstm", or a class of your own, "./mine.py:MyCell"; without it, the
-            system of `recipe` or `start`.
+        system: The name of a system, such as "lstm", or your own class, such as "./mine.py:MyCell". Default: the system
+            of `recipe` or `start`.
         data: The name of a corpus, a path, a list of lines, or a list of pairs: (source, target) for a translator,
-            (text, label) for a classifier. Without it, the recipe's corpus or a built-in one.
-        run: The folder of the new run, which must not exist; without it, a new folder in runs/.
+            (text, label) for a classifier. Default: the recipe's corpus or a built-in one.
+        run: The folder of the new run, which must not exist. Default: a new folder in runs/.
         size: The size of the model: "tiny", "small", "medium" or "large".
-        seed: The seed of the weights, the order of the data and dropout.
+        seed: The random seed of the initial weights, the order of the data and dropout.
         budget: How long to train: a time ("60s", "10m") or a number of tokens ("5M").
-        start: The folder of a run whose weights and tokenizer the training starts from (fine-tuning).
+        start: The folder of the run to fine-tune: training starts from its weights and tokenizer.
         recipe: A recipe file (TOML).
         settings: Settings by section: {"data": {…}, "model": {…}, "training": {…}}.
-        callbacks: Functions that are called with each row of metrics.jsonl as it is written. An exception in one ends
-            the training after a checkpoint.
-        track: "tensorboard" or "mlflow" also logs the curves there.
+        callbacks: Functions to call with each row of metrics.jsonl as it is written. If one raises an exception,
+            training saves a checkpoint and stops.
+        track: "tensorboard" or "mlflow", to log the curves there as well.
 
     Returns:
-        A LanguageRun, a TranslationRun or a ClassificationRun, by the system's task.
+        A LanguageRun, a TranslationRun or a ClassificationRun, depending on the system's task.
 
     Raises:
         RegardError: If an argument, a setting or the data is wrong, or the run's folder exists.
@@ -134,13 +134,14 @@ def train_recipe(
     track: str = "",
     began: float | None = None,
 ) -> AnyRun:
-    """Train as a recipe specifies; `tokenizers`: use these instead of new ones. `began`: when the command did, of which
-    a budget in seconds counts them all, by time.perf_counter()."""
+    """Train as a recipe specifies. `tokenizers`: use these instead of new ones. `began`: the time.perf_counter() at
+    which the command started, from which a budget in seconds counts.
+    """
     began = time.perf_counter() if began is None else began
     check_tracker(track, recipe)
     group = join(recipe.training.device if isinstance(recipe.training, GradientTraining) else "cpu")
     if folder is not None and group.is_first:
-        check_free(folder)  # said before anything is read
+        check_free(folder)  # checked before anything is read
     if isinstance(recipe.training, GradientTraining) and group.alone:
         get_ready(pick_device(recipe.training.device))
     if not group.alone:
@@ -173,7 +174,7 @@ def _train_together(
     track: str,
     began: float,
 ) -> AnyRun:
-    """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
+    """Train in several processes: rank 0 reads the text and creates the folder for all of them."""
     if is_counted(recipe):
         raise RegardError(f"{recipe.system} is trained by counting in one process: run it without torchrun.")
     with new_folder(recipe, folder) if group.is_first else nullcontext() as made:
@@ -186,7 +187,7 @@ def _train_together(
         if not group.is_first:
             recipe = compose(recipe.system, None, read_in(folder))
             ready = prepare(recipe, Tokenizers.load(folder, has_source(recipe)))
-        parameters = count_parameters(ready.model)  # before they are shared out
+        parameters = count_parameters(ready.model)  # before they are sharded
         trainer = build_trainer(ready, folder, group)
         where = f"{group.size} processes on {trainer.device.type}"
         say(f"{find(recipe.system).label}: {group_digits(parameters)} parameters, {where}")
@@ -197,7 +198,7 @@ def _train_together(
 
 
 def how_losses_differ(recipe: Recipe) -> str:
-    """What only the loss of training contains, as a sentence; "" where it is what validation measures."""
+    """The terms that only the training loss contains, as a sentence; "" if it equals the validation loss."""
     settings = {**vars(recipe.model), **vars(recipe.training)}
     only = []
     if any(name.startswith("dropout") and value > 0 for name, value in settings.items()):
@@ -218,7 +219,7 @@ def how_losses_differ(recipe: Recipe) -> str:
 def continue_training(
     trainer: Trainer, ready: Prepared, callbacks: Sequence[Callback], track: str, began: float
 ) -> AnyRun:
-    """Train until the budget is spent, and return the run with its page written."""
+    """Train until the budget is spent, write the report, and return the run."""
     folder, at, recipe = trainer.folder, trainer.progress, ready.recipe
     trainer.clock.began = began
     if trainer.group.is_first and (sentence := how_losses_differ(recipe)):
@@ -239,8 +240,8 @@ def continue_training(
                 f"Another process of this training run ended at step {at.step}; the last checkpoint is in {folder}: "
                 f"`torchrun … -m -- regard resume {folder}` continues from there, with any number of processes."
             ) from error
-        trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
-        trainer.group.barrier()  # the files are the leader's
+        trainer.optimizer.zero_grad(set_to_none=True)  # memory for the run that is opened next
+        trainer.group.barrier()  # rank 0 writes the files
         say(
             f"best validation {at.best_words} at step {at.best_step}; "
             f"{group_digits(at.tokens)} tokens in {where_time_went(at)}; saved in {folder}"
@@ -273,7 +274,7 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
     for note in model.notes:  # type: ignore[union-attr]
         say(str(note))
     seconds = time.perf_counter() - began
-    held_out = data.arrays["valid"].ids[: Training().validation_tokens]  # as much as others are validated on
+    held_out = data.arrays["valid"].ids[: Training().validation_tokens]  # the same number as for other systems
     loss = TextValidation(held_out, data.tokenizers.target.eos, data.tokenizers.target.begin)(model).loss
     with new_folder(recipe, asked) as folder:
         write_folder(folder, recipe, data.tokenizers, chat_template=data.chat_template)

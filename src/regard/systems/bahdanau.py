@@ -5,9 +5,9 @@
     s_t = cell([E[y_{t-1}] ; c_t], s_{t-1}),          s_0 = tanh(W [→h_S ; ←h_1])
     P(y_t) = softmax(W_o tanh(W_r [s_t ; c_t ; E[y_{t-1}]]))
 
-Bahdanau et al. 2015. Further decoder layers run over the states of the first, which alone attends (Wu et al. 2016).
-Without feeding, the context is not an input of the cell: s_t = cell(E[y_{t-1}], s_{t-1}), c_t = Σ_s α(s_t, h_s) h_s
-(global attention, Luong et al. 2015); the cell then runs over all words before attention.
+Bahdanau et al. 2015. Further decoder layers run over the states of the first, the only one with attention (Wu et al.
+2016). Without feeding, the context is not an input of the cell: s_t = cell(E[y_{t-1}], s_{t-1}), c_t = Σ_s α(s_t, h_s)
+h_s (global attention, Luong et al. 2015); the cell then runs over all words before attention.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from regard.systems.translator import Translator, explain_through, is_shared, ra
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    cell: str = setting("gru", "{}", choices=tuple(CELLS))
-    score: str = setting("additive", "α: {}", choices=SCORES)
+    cell: str = setting("gru", "recurrent cell: {}", choices=tuple(CELLS))
+    score: str = setting("additive", "attention score α: {}", choices=SCORES)
     bandwidth: float = setting(0.0, f"h, the bandwidth of a kernel ({', '.join(KERNELS)}); 0 = √width", ge=0)
-    feed: bool = setting(True, "feed the context into the cell (input feeding); false = only the prediction")
+    feed: bool = setting(True, "feed the context into the cell (input feeding); false = use it only for the prediction")
 
 
 class Bahdanau(Translator):
@@ -76,7 +76,7 @@ class Bahdanau(Translator):
         return {"memory": memory, "last": last_states}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
-        """The memory, and what the score needs of it."""
+        """The memory, with the score's precomputed part."""
         return {"memory": encoded["memory"], "keys": self.attend.remember(encoded["memory"])}
 
     def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
@@ -129,7 +129,7 @@ class Bahdanau(Translator):
         return {name: part.reshape(*queries.shape[:2], *part.shape[2:]) for name, part in parts.items()}
 
     def look_and_step(self, words: Tensor, past: State, source: State, span: Span) -> tuple[Tensor, Tensor, State]:
-        """The layer that attends: s_t and c_t for every word, [R, T, H] and [R, T, M], and its final state."""
+        """The layer with attention: s_t and c_t for every word, [R, T, H] and [R, T, M], and its final state."""
         hidden, end, parts = self.explain_look_and_step(words, past, source, span)
         return hidden, parts["context"], end
 

@@ -1,4 +1,4 @@
-"""All systems, oldest first: what each is, its authors, and where its code is.
+"""All systems, oldest first, with a description, the authors, and the place of the code.
 
 Nothing here imports torch, so listing systems is instant. A new system is one entry and one file; a user's own,
 `./mine.py:MyCell`, needs neither.
@@ -28,7 +28,7 @@ LAST_LECTURE = 2018  # the lectures' ladder ends with GPT
 class System:
     name: str
     year: int | None  # None: a user's own
-    title: str  # what it is, in a few words
+    title: str  # a description in a few words
     paper: str
     target: str  # module:Class
     task: str = "language model"

@@ -38,7 +38,7 @@ ENCODERS = ("dan", *CELLS, *ATTENTION)
 
 @dataclass(frozen=True)
 class Settings(CheckedSettings):
-    encoder: str = setting("lstm", "{}", choices=ENCODERS)
+    encoder: str = setting("lstm", "type of the encoder: {}", choices=ENCODERS)
     pool: str = setting(
         "mean", "predict the label from the mean of all vectors, or from the last one", choices=("mean", "last")
     )
@@ -46,11 +46,13 @@ class Settings(CheckedSettings):
         1, "layers of the encoder; for dan, those above the average (0 = a bag of words)", ge=0, le=MAX_LAYERS
     )
     width: int = setting(128, "width of the vectors between layers; if recurrent, in each direction", ge=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width, which attention requires", ge=0)
+    embedding: int = setting(0, "size of a word vector; 0 = width, which attention requires", ge=0)
     bidirectional: bool = setting(True, "rnn, lstm, gru: read the source in both directions")
     heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", ge=1)
     position: str = setting(
-        "sinusoid", "self-attention, transformer: {}", choices=("none", "sinusoid", "rotary", "alibi")
+        "sinusoid",
+        "position encoding of self-attention and transformer: {}",
+        choices=("none", "sinusoid", "rotary", "alibi"),
     )
     dropout: float = setting(0.2, "dropout rate on word vectors, between layers and before the prediction", **RATE)
 

@@ -21,9 +21,9 @@ from regard.systems.model import Stack
 @dataclass(frozen=True)
 class Settings(CheckedSettings):
     layers: int = setting(2, "feed-forward layers on top of the average", ge=0, le=MAX_LAYERS)
-    width: int = setting(256, "components of a feed-forward layer", ge=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width", ge=0)
-    activation: str = setting("tanh", "f: {}", choices=("tanh", "relu"))
+    width: int = setting(256, "size of a feed-forward layer", ge=1)
+    embedding: int = setting(0, "size of a word vector; 0 = width", ge=0)
+    activation: str = setting("tanh", "activation function f: {}", choices=("tanh", "relu"))
     dropout: float = setting(0.0, "dropout rate on the average and on the output", **RATE)
     tied: bool = setting(
         True, "predict with the embedding matrix (weight tying); the last layer is then as wide as the embedding"

@@ -28,11 +28,11 @@ class Settings(PositionSettings):
     heads: int = setting(4, "attention heads; they share the width equally", ge=1)
     context: int = setting(
         128,
-        "number of words that attention can look back over; with unbounded positions, only the training window",
+        "maximum number of words to attend to; with unbounded positions, only the training window",
         ge=1,
     )
     feedforward: int = setting(0, "inner width of the feed-forward network; 0 = 4 × width", ge=0)
-    position: str = setting("learned", "{}", choices=tuple(POSITIONS))
+    position: str = setting("learned", "position encoding: {}", choices=tuple(POSITIONS))
     combine: str = setting(
         "add",
         "add the position to the word vector, or concatenate it (a quarter of the width)",

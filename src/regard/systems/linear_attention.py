@@ -21,11 +21,11 @@ from regard.systems import gpt
 
 @dataclass(frozen=True)
 class Settings(gpt.Settings):
-    position: str = setting("sinusoid", "{}", choices=INPUT_POSITIONS)
+    position: str = setting("sinusoid", "position encoding: {}", choices=INPUT_POSITIONS)
     feature: str = setting("elu", "φ of queries and keys: {} (random features)", choices=FEATURES)
     features: int = setting(0, "gaussian: number of random features; 0 = a head's width", ge=0)
     decay: str = setting("none", "decay of the state: {} (fixed for each head, or by a gate)", choices=DECAYS)
-    rule: str = setting("sum", "how a word updates the state: sum adds, delta replaces: {}", choices=RULES)
+    rule: str = setting("sum", "update of the state by a word: {} (sum adds a value, delta replaces it)", choices=RULES)
     dropout: float = setting(0.1, "dropout rate on the embedding and each part's output", ge=0, lt=1)
 
 

@@ -10,9 +10,9 @@ of heads share keys and values. Touvron et al. 2023; grouped queries: Ainslie et
 `bias` says so: qkv is Qwen2, attention adds W_o's, all adds the feed-forward's three.
 
 The weights correspond one to one to those of Hugging Face's LlamaForCausalLM: `attention.project` is q_proj, k_proj and
-v_proj, one below the other; gate, expand and output are gate_proj, up_proj and down_proj. Component k is turned with
-k + d/2 by the frequency θ^(−2k/d), θ = 10000, and RMSNorm's ε is 1e-5; both are settings, as is the stretching of the
-frequencies for texts longer than the first training's (layers/position.py). Imported models have their own.
+v_proj, concatenated by rows; gate, expand and output are gate_proj, up_proj and down_proj. Component k is rotated with
+k + d/2 by the frequency θ^(−2k/d), θ = 10000, and RMSNorm's ε is 1e-5; both are settings, as is the scaling of the
+frequencies for texts longer than in pre-training (layers/position.py). Imported models have their own values.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Settings(CheckedSettings):
     feedforward: int = setting(
         0, "inner width of the gated feed-forward network; 0 = 8/3 × width, as many weights as GPT's 4 × width", ge=0
     )
-    head_width: int = setting(0, "components of a head; 0 = width / heads", ge=0)
+    head_width: int = setting(0, "size of a head; 0 = width / heads", ge=0)
     bias: str = setting("none", "linear maps with a bias: {}", choices=BIASES)
     epsilon: float = setting(RMS_EPSILON, "ε of RMSNorm", gt=0)
     theta: float = setting(THETA, "base of the rotary frequencies", gt=0)

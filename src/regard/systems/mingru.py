@@ -1,4 +1,4 @@
-"""The minimal GRU: gates that do not look at the past, so that training need not wait for it.
+"""The minimal GRU: its gates do not depend on the past, so training is parallel over time.
 
     x = E[w_t],   x = x + W_o h,   x = x + FF(RMSNorm(x))  layers times,   P(w_{t+1}) = softmax(E RMSNorm(x))
     h_t = (1 − z_t) * h_{t-1} + z_t * n_t,   z_t = σ(W_z x_t + b_z),   n_t = W_n x_t + b_n,   of RMSNorm(x)
@@ -24,7 +24,7 @@ from regard.systems.model import Stack
 class Settings(CheckedSettings):
     layers: int = setting(3, "number of blocks", ge=1, le=MAX_LAYERS)
     width: int = setting(128, "width of the vectors between blocks", ge=1)
-    expansion: float = setting(2.0, "components of the state, as a multiple of the width", gt=0)
+    expansion: float = setting(2.0, "size of the state, as a multiple of the width", gt=0)
     feedforward: int = setting(0, "inner width of the feed-forward network; 0 = 4 × width", ge=0)
     tied: bool = setting(True, "predict with the embedding matrix (weight tying)")
     dropout: float = setting(0.1, "dropout rate on the embedding and each part's output", **RATE)

@@ -28,7 +28,7 @@ class Model(nn.Module):
     `load_state_dict` on a freshly constructed model (same vocabulary and settings) restores it completely.
     """
 
-    context: int | None = None  # the most tokens a row can hold; None = no limit
+    context: int | None = None  # the maximum number of tokens in a row; None = no limit
     vocabulary: int
     settings: Any
 

@@ -23,8 +23,8 @@ from regard.systems.model import Stack
 @dataclass(frozen=True)
 class Settings(CheckedSettings):
     order: int = setting(8, "n: the predicted word and the n − 1 words before it", ge=2)
-    width: int = setting(256, "components of the tanh layer", ge=1)
-    embedding: int = setting(64, "components of a word vector; 0 = width", ge=0)
+    width: int = setting(256, "size of the tanh layer", ge=1)
+    embedding: int = setting(64, "size of a word vector; 0 = width", ge=0)
     direct: bool = setting(False, "direct connections from the word vectors to the prediction")
     tied: bool = setting(
         False, "predict with the embedding matrix (weight tying); the tanh layer is then as wide as the embedding"

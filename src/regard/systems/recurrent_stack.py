@@ -25,8 +25,8 @@ AS_DROPOUT = -1.0  # use the common rate
 @dataclass(frozen=True)
 class RecurrentSettings(CheckedSettings):
     layers: int = setting(2, "number of layers", ge=1, le=MAX_LAYERS)
-    width: int = setting(256, "components of a layer's hidden state", ge=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width", ge=0)
+    width: int = setting(256, "size of a layer's hidden state", ge=1)
+    embedding: int = setting(0, "size of a word vector; 0 = width", ge=0)
     dropout: float = setting(0.1, "dropout rate on the input, between layers and on the output", **RATE)
     tied: bool = setting(
         True, "predict with the embedding matrix (weight tying); the last layer is then as wide as the embedding"

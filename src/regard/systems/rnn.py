@@ -17,7 +17,7 @@ from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 
 @dataclass(frozen=True)
 class Settings(RecurrentSettings):
-    activation: str = setting("tanh", "f: {}", choices=ACTIVATIONS)
+    activation: str = setting("tanh", "activation function f: {}", choices=ACTIVATIONS)
     initialisation: str = setting(
         "default",
         "initial W_h: default (uniform), orthogonal, or identity; the last two have no bias",

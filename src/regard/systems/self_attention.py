@@ -26,22 +26,22 @@ from regard.systems.position_settings import PositionSettings
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    width: int = setting(256, "components of words, queries, keys and values", ge=1)
+    width: int = setting(256, "size of the vectors of words, queries, keys and values", ge=1)
     context: int = setting(
         128,
-        "number of words that attention can look back over; with unbounded positions, only the training window",
+        "maximum number of words to attend to; with unbounded positions, only the training window",
         ge=1,
     )
-    position: str = setting("none", "{}", choices=INPUT_POSITIONS)
+    position: str = setting("none", "position encoding: {}", choices=INPUT_POSITIONS)
     combine: str = setting(
         "add",
         "add the position to the word vector, or concatenate it (a quarter of the width)",
         choices=("add", "concatenate"),
     )
-    score: str = setting("scaled-dot", "α: {}", choices=SCORES)
+    score: str = setting("scaled-dot", "attention score α: {}", choices=SCORES)
     bandwidth: float = setting(1.0, f"h, the bandwidth of a kernel ({', '.join(KERNELS)})", gt=0)
     projections: bool = setting(True, "learn W_q, W_k and W_v; if false, a word's vector is its query, key and value")
-    activation: str = setting("identity", "f: {}", choices=("identity", "tanh", "relu"))
+    activation: str = setting("identity", "activation function f: {}", choices=("identity", "tanh", "relu"))
     tied: bool = setting(False, "predict with the embedding matrix (weight tying)")
     dropout: float = setting(0.0, "dropout rate on the embedding and the attention weights", **RATE)
 

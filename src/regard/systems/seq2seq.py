@@ -26,10 +26,10 @@ from regard.systems.translator import BY_CORPUS, Translator, explain_through, is
 class RecurrentPairSettings(CheckedSettings):
     """The settings that both recurrent translators share."""
 
-    cell: str = setting("lstm", "{}", choices=tuple(CELLS))
+    cell: str = setting("lstm", "recurrent cell: {}", choices=tuple(CELLS))
     layers: int = setting(1, "number of layers in the encoder and in the decoder", ge=1, le=MAX_LAYERS)
-    width: int = setting(512, "components of a layer's hidden state, in each direction", ge=1)
-    embedding: int = setting(256, "components of a word vector; 0 = width", ge=0)
+    width: int = setting(512, "size of a layer's hidden state, in each direction", ge=1)
+    embedding: int = setting(256, "size of a word vector; 0 = width", ge=0)
     dropout: float = setting(
         BY_CORPUS,
         "dropout rate on word vectors, between layers and before the prediction; -1 = depends on the corpus",

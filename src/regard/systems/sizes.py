@@ -1,4 +1,4 @@
-"""The sizes of each system and how each is trained by default: `recipes/sizes/NAME.toml`, which is data, not code."""
+"""The sizes of each system and its default training: `recipes/sizes/NAME.toml`, which is data, not code."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Settings(PositionSettings):
     width: int = setting(256, "width of the vectors between blocks", ge=1)
     heads: int = setting(4, "attention heads; they share the width equally", ge=1)
     feedforward: int = setting(0, "inner width of the feed-forward network; 0 = 4 × width", ge=0)
-    position: str = setting("sinusoid", "{}", choices=tuple(POSITIONS))
+    position: str = setting("sinusoid", "position encoding: {}", choices=tuple(POSITIONS))
     combine: str = setting(
         "add",
         "add the position to the word vector, or concatenate it (a quarter of the width)",

@@ -34,7 +34,7 @@ class Translator(Model):
     `dropout` acts on word vectors, and wherever else the system uses it.
     """
 
-    source_context: int | None = None  # the most tokens of a source; None = no limit
+    source_context: int | None = None  # the maximum number of tokens in a source; None = no limit
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from regard.text import template_process
 FILE = "chat_template.jinja"  # in the folder of a run, and of a model for Hugging Face
 MAX_FILE_BYTES = 1 << 20
 MAX_MESSAGES = 1000
-SECONDS = 10.0  # that a template may take for one dialogue
+SECONDS = 10.0  # seconds that a template may take for one dialogue
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 PLAIN = """\
 {%- for message in messages -%}
@@ -36,7 +36,7 @@ PLAIN = """\
 """
 
 Messages = Sequence[Mapping[str, str]]
-SENTINEL = "\ue000"  # stands for an answer, to see what a template writes around one
+SENTINEL = "\ue000"  # a placeholder for an answer, to find out what a template writes around it
 
 
 def read_messages(value: Any, name: str = "messages") -> list[dict[str, str]]:
@@ -74,7 +74,7 @@ def _part(part: Any, where: str, field: str) -> str:
 
 
 class ChatTemplate:
-    """Writes dialogues as text, in a process of its own (`template_process.py`)."""
+    """Writes dialogues as text, in a separate process (`template_process.py`)."""
 
     def __init__(self, source: str = PLAIN, eos: str = "\n") -> None:
         """`eos`: what the template's eos_token writes. Its bos_token is empty: every text begins after a boundary."""
@@ -88,12 +88,12 @@ class ChatTemplate:
         return str(self._ask(messages, turns=False))
 
     def turns(self, messages: Messages) -> list[tuple[str, bool]]:
-        """The dialogue in parts, each with whether the assistant says it."""
+        """The parts of the dialogue, each with a flag that is true for the assistant's."""
         return [(text, said) for text, said in self._ask(messages, turns=True)]
 
     @cached_property
     def closing(self) -> str:
-        """What ends an answer, such as a line end or <|im_end|>."""
+        """The end of an answer, such as a line end or <|im_end|>."""
         dialogue = [{"role": "user", "content": "?"}, {"role": "assistant", "content": SENTINEL}]
         after = "".join(text for text, _ in self.turns(dialogue)).partition(SENTINEL)[2]
         return after.strip() or "\n"

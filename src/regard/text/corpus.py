@@ -56,7 +56,7 @@ class Corpus:
     disjoint: bool = False  # by construction; otherwise the overlap is counted
     columns: str = ""  # the column that was read, of a table
     header: str = "auto"  # whether the table has one: yes or no
-    template: ChatTemplate | None = None  # that wrote its dialogues; None: running text
+    template: ChatTemplate | None = None  # the template of its dialogues; None: running text
 
     @property
     def sides(self) -> dict[str, dict[str, Iterable[str]]]:
@@ -231,7 +231,7 @@ def _open_download(download: Download) -> Corpus:
 
 
 def _open_whole(download: Download, folder: Path) -> Corpus | None:
-    """The corpus in a folder, whose files may also have other names than the download's; None if one is missing."""
+    """The corpus in a folder, whose files may have other names than the downloaded ones; None if one is missing."""
     if not download.cuts:
         splits = split_files(folder)
         return (
@@ -293,7 +293,7 @@ def _corpus(text: Source, splits: Mapping[str, TextLines], origin: str, disjoint
 def split_files(folder: Path) -> dict[str, tuple[Path, ...]]:
     """The files of a folder whose names say train, valid or test: train.txt, ptb.valid.txt, wiki.test.tokens.gz, …
 
-    Where no plain text does, tables: train.jsonl, train.tsv, the parts of a Hugging Face dataset.
+    If no plain text does, tables: train.jsonl, train.tsv, the parts of a Hugging Face dataset.
     """
     files: dict[str, tuple[Path, ...]] = {}
     for split in SPLITS:

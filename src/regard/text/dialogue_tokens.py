@@ -1,4 +1,4 @@
-"""The tokens of dialogues, and which of them the assistant says."""
+"""The tokens of dialogues, with a mask of the assistant's."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from regard.text.tokenizers.tokens import TokenArray
 def prompt_tokens(
     messages: Messages, template: ChatTemplate, tokenizer: Tokenizer, lock: AbstractContextManager[Any] | None = None
 ) -> list[int]:
-    """What a model reads before it answers: the boundary once, also where the template writes it, and the dialogue.
-    A special token that a message writes out stays plain text, so nobody can end a turn from within. The
-    tokenizer is used within `lock`, the template is not: it may take long."""
+    """The tokens that a model reads before it answers: the boundary, exactly once even if the template writes it, and
+    the dialogue. A special token that is spelled out in a message stays plain text, so no message can end a turn. The
+    tokenizer is used within `lock`; the template is not, because it may take long.
+    """
     names = [tokenizer.token(special) for special in tokenizer.specials] if tokenizer.kind == "imported" else []
     mark, special = token_hex(), re.compile("|".join(map(re.escape, sorted(filter(None, names), key=len)[::-1])))
     if names:
@@ -39,7 +40,7 @@ def prompt_tokens(
 
 
 def dialogue_tokens(dialogues: Iterable[str], tokenizer: Tokenizer) -> TokenArray:
-    """The tokens of dialogues, each after the boundary, and which of them the assistant says."""
+    """The tokens of dialogues, each after the boundary, with a mask of the assistant's."""
     ids: list[int] = []
     said: list[bool] = []
     characters = lines = 0

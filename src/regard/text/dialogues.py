@@ -1,4 +1,4 @@
-"""Dialogues to train on: JSON Lines of messages, as text by a chat template; what the assistant says is learned.
+"""Dialogues for training: JSON Lines of messages, rendered by a chat template; the assistant's messages are learned.
 
     {"messages": [{"role": "user", "content": "Who watches?"}, {"role": "assistant", "content": "They do."}]}
 
@@ -25,7 +25,7 @@ KEY = "messages"
 
 
 class Dialogue(str):
-    """The text of a dialogue, and its parts, each with whether the assistant says it."""
+    """The text of a dialogue, and its parts, each with a flag that is true for the assistant's."""
 
     __slots__ = ("turns",)
     turns: list[tuple[str, bool]]

@@ -107,7 +107,7 @@ class PairCorpus:
     pretokenised: bool = False
     origin: tuple[str, ...] = ()  # sentences: where the pairs and the splits come from
     disjoint: bool = False  # by construction; otherwise the overlap is counted
-    columns: str = ""  # that were read of a table
+    columns: str = ""  # the columns that were read from a table
     header: str = "auto"  # whether the table has one: yes or no
 
     @cached_property
@@ -164,10 +164,10 @@ def open_pairs(
 ) -> PairCorpus:
     """Opens a built-in or fetched corpus of pairs, a table (`tables.py`), parallel files, or a folder of either.
 
-    `source` and `target` say which of the parallel files is which, `columns` which of a table's (`usual`: those to take
-    if they are there), `header` whether it has one; `swap` exchanges the sides. `pairs` is how many the
-    phrasebook makes, of any other corpus how many of its training pairs are used; `longest` the most words of a
-    phrasebook sentence. `also` names further training pairs and how often each counts: "more.tsv:2,other.tsv:0.5".
+    `source` and `target` identify the parallel files, `columns` the columns of a table (`usual`: used if they exist),
+    and `header` whether it has a header; `swap` exchanges the sides. `pairs` is the number of pairs to make from the
+    phrasebook, or of training pairs to use from any other corpus; `longest` is the maximum number of words in a
+    phrasebook sentence. `also` names more files of training pairs and their weights: "more.tsv:2,other.tsv:0.5".
     `split` divides a single file: "lines" (what auto does) draws without leaks, "tail" holds out the last pairs.
     `encoding` is that of your own files without a byte-order mark.
     """
@@ -368,7 +368,7 @@ def _open_download(download: Download, source: str, target: str) -> PairCorpus:
     return corpus if languages == usual else corpus.swapped()
 
 
-# Fewer and further training pairs
+# Fewer and additional training pairs
 
 
 def _fewer(corpus: PairCorpus, count: int) -> PairCorpus:

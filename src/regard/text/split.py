@@ -114,7 +114,7 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
     """
     one, other = normalize_for_comparison(sources), normalize_for_comparison(targets)
     labels = [are_labels(side) for side in (one, other)]
-    if all(labels):  # nothing but repetitions
+    if all(labels):  # only repetitions
         labels = [False, False]
     group = _groups(len(one), [side for side, label in zip((one, other), labels) if not label])
     count, sizes = int(group.max(initial=-1)) + 1, np.bincount(group)

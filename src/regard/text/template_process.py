@@ -1,8 +1,8 @@
-"""The process that renders a chat template: a template comes from strangers, and its language can loop and allocate.
+"""The process that renders a chat template: templates are not trusted, and their language can loop and allocate.
 
 It reads one JSON object per line and answers with one: {"text": …}, {"turns": …} or {"error": …}. Jinja's sandbox keeps
-a template away from Python; this process has little memory, and `chat_template.py` ends it if an answer takes too long.
-It imports nothing of Regard, so it starts quickly.
+a template from Python; this process has little memory, and `chat_template.py` ends it if an answer takes too long.
+It imports nothing from Regard, so it starts quickly.
 """
 
 import json
@@ -30,7 +30,7 @@ def render(template: Any, messages: list[dict[str, str]], more: dict[str, Any], 
 
 
 def turns(template: Any, messages: list[dict[str, str]], more: dict[str, Any]) -> list[tuple[str, bool]]:
-    """The dialogue in parts: what the assistant says (True), and what is between."""
+    """The parts of the dialogue: the assistant's messages (True), and the text between them (False)."""
     parts: list[tuple[str, bool]] = []
     before = ""
 
@@ -70,7 +70,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         return {"text": render(template, asked["messages"], asked["more"], answering=True)}
     except MemoryError:
         return {"error": "it needs too much memory"}
-    except Exception as error:  # whatever a template does wrong
+    except Exception as error:  # any error of a template
         return {"error": " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__}
 
 
@@ -79,7 +79,7 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    except (ImportError, ValueError, OSError):  # Windows, or a tighter limit already
+    except (ImportError, ValueError, OSError):  # Windows, or there is already a tighter limit
         pass
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)

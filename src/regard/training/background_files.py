@@ -19,8 +19,9 @@ BESIDE = ("cuda",)  # the devices whose files are written beside the training
 
 
 class FileWriter:
-    """Does one job after the other, in the order in which they were given. After one that failed none is done, so a
-    checkpoint never follows weights that are missing; the next call of `copy`, `submit`, `check` or `wait` raises."""
+    """Does jobs one after the other, in order. After a failed job it does no other, so a checkpoint never refers to
+    weights that are missing; the next call of `copy`, `submit`, `check` or `wait` raises.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.beside = device, device.type in BESIDE
@@ -51,7 +52,7 @@ class FileWriter:
     def _host(self, tensor: Tensor) -> Tensor:
         try:
             return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self.device.type == "cuda")
-        except RuntimeError:  # no more memory may be page-locked (WSL: about 1 GB): the copy is slower
+        except RuntimeError:  # no more memory can be page-locked (WSL: about 1 GB), so the copy is slower
             return torch.empty(tensor.shape, dtype=tensor.dtype)
 
     def submit(self, kind: str, job: Callable[[], None]) -> None:
@@ -95,7 +96,7 @@ class FileWriter:
 
     @property
     def seconds(self) -> float:
-        """Seconds that writing the last files of each kind takes: how long the end of a training will wait."""
+        """Seconds to write the last files of each kind: how long the end of a training will wait."""
         return sum(max(self.before.get(kind, 0.0), took) for kind, took in list(self.took.items()))
 
     @property

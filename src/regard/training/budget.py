@@ -15,7 +15,7 @@ from regard.training.validation import best_words
 SAVED_SECONDS = 60.0  # between checkpoints at most, in one process …
 SAVED_REST = 50  # … but at least this many times as long as one takes
 REST = 4  # a validation is followed by this many times its own seconds of training, in the seconds of a whole command
-NAMES_ON_DISK = {"overhead_seconds": "besides", "validations_since_best": "stuck"}  # of fields, in checkpoints
+NAMES_ON_DISK = {"overhead_seconds": "besides", "validations_since_best": "stuck"}  # names of fields in checkpoints
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Checkpoints, written atomically.
 
 A checkpoint is one safetensors file with everything a resume needs: weights, optimizer state, the state carried over
-windows, random generators, and, as JSON in its header, the progress. It is written beside the old one, flushed and
+windows, random generators, and, as JSON in its header, the progress. It is written next to the old one, flushed and
 renamed, so a process killed at any moment leaves either the old checkpoint or the new one. No pickle.
 """
 
@@ -44,7 +44,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, A
 
 
 def write_safetensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
-    """Straight into the file, as the library writes it."""
+    """Write directly into the file, with the library."""
     path.touch()
     mode = path.stat().st_mode  # the library makes it a file that only its owner may read
     try:
@@ -102,7 +102,7 @@ def _piece_digests(contents: Sequence[memoryview]) -> list[bytes]:
     """The digests of the pieces of each content, in a row."""
     pieces = [content[at : at + PIECE] for content in contents for at in range(0, len(content), PIECE)]
     threads = min(MAX_THREADS, sum(map(len, contents)) // PIECE + 1, os.cpu_count() or 1)
-    with ThreadPoolExecutor(threads) as pool:  # a digest of many bytes leaves Python's lock to others
+    with ThreadPoolExecutor(threads) as pool:  # hashing many bytes releases Python's global lock
         digests = pool.map(lambda piece: _blake2b(piece).digest(), pieces)
         return [b"".join(next(digests) for _ in range(0, len(content), PIECE)) for content in contents]
 

@@ -29,7 +29,7 @@ from regard.layers.state import State, map_state
 from regard.systems.model import Model
 from regard.training.objective import Objective
 
-PATIENCE = timedelta(minutes=30)  # how long a process waits for the others: rank 0 may be tokenising a large text
+PATIENCE = timedelta(minutes=30)  # how long a process waits for the others: rank 0 may be tokenizing a large text
 CALLED = ("begin", "read", "predict", "loss", "explain")  # a model's entry points besides `forward`
 
 
@@ -59,7 +59,7 @@ class Group:
         return float(rows * (self.rank + 1) // self.size > rows * self.rank // self.size)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Summed over all processes."""
+        """The sum over all processes."""
         if not self.alone:
             tensor = tensor.clone()
             dist.all_reduce(tensor)

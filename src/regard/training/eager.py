@@ -1,7 +1,7 @@
 """PyTorch's AdamW and SGD without its compiler.
 
-Their methods import `torch._dynamo`, which takes as long as importing torch, only to keep out of a compiled step. The
-same methods without that decoration are below: no step of Regard's optimizers is ever compiled.
+Their methods import `torch._dynamo`, which takes as long as importing torch, only to be excluded from compilation.
+Regard never compiles a step of its optimizers, so the same methods are here without that decorator.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import RATE, CheckedSettings, setting
 
 RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
-MAX_BUDGET = 1e15  # of a budget, whatever its unit
+MAX_BUDGET = 1e15  # maximum of a budget, in any unit
 MAX_THREADS = 4096
 SWITCH = ("auto", "on", "off")
 
@@ -20,16 +20,18 @@ class GradientTraining(CheckedSettings):
     """The settings of every neural system's training."""
 
     section = "training"
-    on_pairs = False  # it learns from pairs of a source and a target
+    on_pairs = False  # for systems that learn from pairs of a source and a target
     steps: int = setting(2000, "optimizer steps (--dry-run shows the epochs); a budget overrides them", ge=1)
     budget: str = setting(
         "",
-        "60s, 10m or 2h for the whole command, `60s of steps` for the steps alone, or tokens such as 5M; empty = "
-        "use steps",
+        "a time for the whole command (60s, 10m, 2h) or for the steps only (`60s of steps`), or a number of tokens "
+        "(5M); empty = use steps",
     )
     batch_tokens: int = setting(4096, "tokens in one optimizer step", ge=1)
     accumulate: int = setting(
-        1, "micro-batches per step: less memory, same gradient; with dropout the masks differ", ge=1
+        1,
+        "micro-batches per step: more save memory and leave the gradient the same (dropout masks differ)",
+        ge=1,
     )
     optimizer: str = setting(
         "adamw",
@@ -39,15 +41,15 @@ class GradientTraining(CheckedSettings):
     learning_rate: float = setting(1e-3, "peak learning rate", gt=0)
     schedule: str = setting(
         "cosine",
-        "constant, cosine (to a tenth), inverse-sqrt, plateau (÷ 4 without improvement), or decay",
+        "constant, cosine (to a tenth), inverse-sqrt, plateau (divide by 4 without improvement), or decay",
         choices=("constant", "cosine", "inverse-sqrt", "plateau", "decay"),
     )
-    decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", gt=0, le=1)
-    decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", ge=0)
+    decay: float = setting(0.8, "schedule decay: factor on the learning rate after each epoch", gt=0, le=1)
+    decay_after: int = setting(5, "schedule decay: epochs at the peak learning rate before it begins to fall", ge=0)
     warmup: int = setting(100, "steps of linear warm-up; at most a third of a time budget", ge=0)
     weight_decay: float = setting(0.01, "weight decay of matrices; biases and gains have none", ge=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
-    clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", ge=0)
+    clip: float = setting(1.0, "maximum gradient norm; 0 = no clipping", ge=0)
     ema: float = setting(0.0, "save a moving average of the weights with this decay, e.g. 0.999; 0 = none", **RATE)
     evaluate_every: int = setting(250, "steps between validations", ge=1)
     validations: int = setting(0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", ge=0)
@@ -56,7 +58,7 @@ class GradientTraining(CheckedSettings):
         250, "steps between checkpoints, in addition to one every minute; 0 = one after each validation", ge=0
     )
     snapshots: int = setting(
-        0, "save N snapshots of the weights, spread over training, to watch the model learn; 0 = none", ge=0
+        0, "number of snapshots of the weights, spread over training, to see how the model learns; 0 = none", ge=0
     )
     precision: str = setting(
         "auto",
@@ -64,7 +66,9 @@ class GradientTraining(CheckedSettings):
         choices=("auto", "fp32", "bf16"),
     )
     device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run records the choice")
-    threads: int = setting(0, "CPU threads; 0 = one per core; recorded, so that resume is exact", ge=0, le=MAX_THREADS)
+    threads: int = setting(
+        0, "CPU threads; 0 = one per core; the run records the number, so that resume is exact", ge=0, le=MAX_THREADS
+    )
     shard: bool = setting(False, "with torchrun: shard weights, gradients and optimizer state across processes (FSDP)")
     seed: int = setting(1, "random seed of the initial weights, the batch order and dropout", ge=0)
 
@@ -103,8 +107,10 @@ class Training(GradientTraining):
         "stream: rows continue through the text and carry their state; windows: independent pieces",
         choices=("stream", "windows"),
     )
-    window: int = setting(0, "tokens per row and step; gradients flow back this far; 0 = the context, or 64", ge=0)
-    validation_tokens: int = setting(200_000, "tokens read per validation, always the same ones; 0 = all", ge=0)
+    window: int = setting(
+        0, "tokens per row and step; gradients flow back this far; 0 = the model's context, or 64 if it has none", ge=0
+    )
+    validation_tokens: int = setting(200_000, "tokens per validation, always the same ones; 0 = all", ge=0)
     capture: str = setting(
         "auto",
         "capture a step as one CUDA graph: on, off, or auto = on a GPU, if launching a step takes longer than "
@@ -135,7 +141,7 @@ class Training(GradientTraining):
         return self.batches == "stream"
 
     def for_context(self, context: int | None) -> Training:
-        """The same with the window filled in: positions that are never trained must not be a default."""
+        """The same settings with the window filled in: by default, all positions of the context are trained."""
         if not self.window:
             return dataclasses.replace(self, window=context or RECURRENT_WINDOW)
         if context is not None and self.window > context:
@@ -152,15 +158,15 @@ class PairTraining(GradientTraining):
         0.1, "share of the probability spread over all words (Szegedy et al. 2016); 0 = none", **RATE
     )
     consistency: float = setting(
-        0.0, "R-Drop: weight of the agreement between two passes with different dropout; 0 = none", ge=0
+        0.0, "R-Drop: weight of the divergence between two passes with different dropout; 0 = none", ge=0
     )
     keep: int = setting(5, "keep the weights of the last N validations, for `evaluate --average`; 0 = none", ge=0)
     select: str = setting(
         "loss",
-        "choose the best validation by lowest loss or by highest bleu (of greedy translations)",
+        "criterion for the best weights: lowest loss, or highest bleu (of greedy translations)",
         choices=("loss", "bleu"),
     )
-    validation_pairs: int = setting(1000, "pairs read per validation, always the same ones; 0 = all", ge=0)
+    validation_pairs: int = setting(1000, "pairs per validation, always the same ones; 0 = all", ge=0)
     capture: str = setting(
         "auto",
         "capture steps as CUDA graphs of few shapes: on, off, or auto = on a GPU, if it is faster",
@@ -191,7 +197,7 @@ class Budget:
 
     amount: float
     unit: str  # "steps", "tokens" or "seconds"
-    whole: bool = True  # seconds: of all that the command does, else of its steps alone
+    whole: bool = True  # seconds: of the whole command, otherwise of its steps only
 
     @classmethod
     def parse(cls, text: str, steps: int) -> Budget:

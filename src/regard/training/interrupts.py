@@ -31,7 +31,7 @@ def stop_on_signals(trainer: Trainer) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ConnectionError):
-        if not trainer.group.alone:  # another process died: torchrun ends this one, and its handler reports that
+        if not trainer.group.alone:  # another process died: torchrun ends this one and reports the failure
             previous.clear()
         raise
     finally:

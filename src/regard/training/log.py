@@ -1,4 +1,4 @@
-"""The log of a training: metrics.jsonl, callbacks, and the note beside the progress bar."""
+"""The log of a training: metrics.jsonl, callbacks, and the note next to the progress bar."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from regard.training.metrics import append_metrics
 from regard.training.validation import ValidationResult
 
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
-NAMES = {"bleu": "BLEU", "chrf": "chrF"}  # of figures, where the field writes them in capitals
+NAMES = {"bleu": "BLEU", "chrf": "chrF"}  # metrics that are written in capitals
 NOTABLE = 0.05  # a share of the time that the progress note mentions
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 
 
 class TrainingLog:
-    """metrics.jsonl and the note beside the progress bar: about once a second, and before a validation or a stop."""
+    """metrics.jsonl and the note next to the progress bar: about once a second, and before a validation or a stop."""
 
     def __init__(self, path: Path | None, bar: Bar, progress: Progress, callbacks: tuple[Callback, ...] = ()):
         """`path` None: this process does not write."""
         self.path, self.bar, self.progress, self.callbacks = path, bar, progress, callbacks
-        self.failure: Exception | None = None  # of a callback; the training ends with it after its step
+        self.failure: Exception | None = None  # raised by a callback; training ends with it after the step
         self.since = time.monotonic()
         self.pending: list[tuple[Tensor, int]] = []
         self.rate = 0.0

@@ -1,8 +1,8 @@
 """The training loop: batch, forward, backward, optimizer step; validation and checkpoints at intervals.
 
 Everything that determines the next step is either a function of the step number (batches, schedule) or in the
-checkpoint (weights, optimizer, carried state, random generators). So a run that was killed and resumed ends bit by bit
-equal to one that was not (on a GPU: up to the order of sums). Only a budget in seconds depends on the clock.
+checkpoint (weights, optimizer, carried state, random generators). So a run that was killed and resumed is bit-identical
+to one that was not (on a GPU: up to the order of summation). Only a budget in seconds depends on the clock.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Trainer:
                 raise
         finally:
             self.close()
-        raise RegardError(rescue(self))  # here the error is gone, and so the tensors of the failed step are freed
+        raise RegardError(rescue(self))  # the error was deleted, so the tensors of the failed step are freed
 
     def _train(self) -> Progress:
         if self.progress.finished:
@@ -159,7 +159,7 @@ class Trainer:
                     self.check_finite(mean)
                 self.progress.seconds += time.perf_counter() - began  # without validation and saving
                 if self._sync(self.stop_requested or log.failure is not None):
-                    self.stop_requested = True  # never set back: a signal may arrive during `_sync`
+                    self.stop_requested = True  # never reset: a signal may arrive during `_sync`
                 bar.advance(clock.spent() - shown, log.note)
                 shown = clock.spent()
                 if validated := clock.validation_is_due():
@@ -186,7 +186,7 @@ class Trainer:
     def step(self) -> tuple[Tensor, int]:
         """One optimizer step; returns the mean loss of its batch before the step, and its number of tokens."""
         set_learning_rate(self.optimizer, self.learning_rate)
-        if not self.group.alone:  # dropout differs between ranks, and is the same after a resume
+        if not self.group.alone:  # dropout differs between ranks and is reproducible after a resume
             torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 65_537 + self.group.rank)
         self.runner.changed_weights = False
         self.random, self.feed.batches = self.files.generators(), self.batches
@@ -201,7 +201,7 @@ class Trainer:
         return loss, count
 
     def step_runner(self) -> StepRunner:
-        """How a step is taken; a row of `regard.fast` may return another."""
+        """The runner of a step; `regard.fast` may replace it."""
         return StepRunner(self)
 
     @property
@@ -264,7 +264,9 @@ class Trainer:
     # -- checkpoints and errors --------------------------------------------------------------------------------------
 
     def save(self, wait: bool = True) -> None:
-        """Writes the checkpoint, but never overwrites finite weights by others. `wait`: until it is on the disk."""
+        """Writes the checkpoint, but never overwrites finite weights with weights that are not. `wait`: until it is on
+        disk.
+        """
         try:
             self.files.save(self.progress, self.state, wait=wait)
         except FloatingPointError:

@@ -20,7 +20,7 @@ from regard.base.reading import read_whole
 from regard.base.writing import append_line, write_text
 
 Entry = dict[str, Any]
-MAX_METRICS_BYTES = 1 << 28  # bytes: three weeks of a line each second
+MAX_METRICS_BYTES = 1 << 28  # bytes: one line per second for three weeks
 CHECKED = re.compile(rb', "crc32": "[0-9a-f]{8}"\}')  # the end of a line
 SUM = len(', "crc32": "5f0a1c22"}')
 
@@ -55,7 +55,7 @@ def cut_metrics(path: Path, step: int) -> None:
         if entry is None or entry["step"] > step:
             break
         kept.append(line.removesuffix("\n") + "\n")
-    if kept != lines or path.is_symlink() or path.stat().st_nlink > 1:  # linked: the other copy stays as it is
+    if kept != lines or path.is_symlink() or path.stat().st_nlink > 1:  # a linked copy stays unchanged
         write_text(path, "".join(kept))
 
 

@@ -53,7 +53,7 @@ def build_optimizer(
 
 
 def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> None:
-    """Clips the gradient's norm to `most`. Fused AdamW on a GPU applies the factor (`grad_scale`) as it reads the
+    """Clips the gradient norm to `most`. Fused AdamW on a GPU applies the factor (`grad_scale`) as it reads the
     gradient, which saves a pass."""
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
@@ -97,7 +97,7 @@ def learning_rate_at(
 
 def warmup_within(warmup: int, step: int, spent: float) -> int:
     """The warm-up of a budget in seconds: at most a tenth of the steps that it has room for, at this pace, or up to
-    `MIN_WARMUP_STEPS` steps, which some nets need, if they are at most a third."""
+    `MIN_WARMUP_STEPS` steps, which some networks need, if this is at most a third."""
     if not spent:
         return warmup
     room = step / spent
@@ -105,16 +105,16 @@ def warmup_within(warmup: int, step: int, spent: float) -> int:
 
 
 def averaging_is_due(losses: Sequence[float]) -> bool:
-    """Merity's non-monotone trigger: the last validation is worse than the best one more than a few before."""
+    """Merity's non-monotone trigger: the last validation is worse than the best one before the last few."""
     return len(losses) > AVERAGE_AFTER + 1 and losses[-1] > min(losses[: -AVERAGE_AFTER - 1])
 
 
 class WeightAverage:
     """A mean of the weights over steps: w̄ ← w̄ + max(6/(n + 5), 1 − decay) (w − w̄) after the n-th.
 
-    That is the exponential moving average after the first 6/(1 − decay) steps; before, about the last sixth of the
-    steps counts, so that a short training does not keep the mean of all that it went through. With decay 1 every step
-    since averaging began counts the same, 1/n.
+    After the first 6/(1 − decay) steps, this is the exponential moving average. Before, it averages about the last
+    sixth of the steps, so that a short training does not keep its earliest weights in the mean. With decay 1, all steps
+    since averaging began have the same weight 1/n.
     """
 
     def __init__(self, decay: float) -> None:

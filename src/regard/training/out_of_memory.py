@@ -46,7 +46,9 @@ def rescue(trainer: Trainer) -> str:
 
 
 def _save(trainer: Trainer) -> bool:
-    """Saves, unless an update was interrupted or the weights are swapped for their average: the old file stays."""
+    """Saves the step, unless an update was interrupted or the weights are swapped for their average; then the old file
+    stays.
+    """
     if trainer.doing == "update" or (trainer.validating and trainer.average.active):
         return False
     try:

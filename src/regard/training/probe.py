@@ -12,7 +12,7 @@ from regard.training.loop import Trainer
 from regard.training.out_of_memory import largest_steps
 from regard.training.validation import TextValidation
 
-PROBED_TOKENS = 20_000  # of validation text that a dry run reads: more than one batch
+PROBED_TOKENS = 20_000  # tokens of validation text that a dry run reads: more than one batch
 
 
 def repeat_step(trainer: Trainer, step: int, times: int) -> None:

@@ -35,7 +35,7 @@ class StepRunner:
         return loss, count
 
     def release(self) -> None:
-        """Frees the memory it holds beside the model's."""
+        """Frees its memory, but not the model's."""
 
     def gradient(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         """Computes the gradient of the mean loss, in micro-batches; returns the loss and the number of tokens."""

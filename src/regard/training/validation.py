@@ -20,7 +20,7 @@ from regard.systems.model import Model
 class ValidationResult:
     loss: float
     figures: dict[str, float] = field(default_factory=dict)  # other measures, such as bleu
-    criterion: str = "loss"  # "loss", or the name of a figure; more of a figure is better
+    criterion: str = "loss"  # "loss", or the name of a metric, for which higher is better
 
     @property
     def objective(self) -> float:
@@ -33,11 +33,11 @@ class Validation(Protocol):
 
 @dataclass(frozen=True)
 class TextValidation:
-    """The loss on a text, which is the same at every validation."""
+    """The loss on a text; every validation uses the same text."""
 
     ids: np.ndarray
     eos: int
-    begin: int | None = None  # what is read where `eos` was predicted; None = the same
+    begin: int | None = None  # the token that is read after `eos` was predicted; None = the same
     counted: np.ndarray | None = None  # [N] of dialogues: the tokens that count; None = all
 
     def __call__(self, model: Model) -> ValidationResult:

@@ -181,7 +181,7 @@ def test_a_report_by_hand(tmp_path):
     assert report.length_ratio == pytest.approx(0.5)
     assert report.duplicate_pairs == 1
     assert report.random_leak.pairs == 1  # something is held out even of a tiny file
-    assert report.random_leak.split == "a random test split"
+    assert report.random_leak.split == "a random 5 % test split"
     accented = check_pairs(write(tmp_path / "q.tsv", [["é", "x"], ["f", "y"]])).files["pairs"]
     assert accented.encoding == "UTF-8"
     wide = tmp_path / "w.tsv"

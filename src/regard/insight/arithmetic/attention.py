@@ -50,7 +50,7 @@ def look(
     head: int = 0,
     letters: tuple[str, str] = ("c", "v"),
 ) -> list[Section]:
-    """Scores → weights → the weighted average. `scores` has a line for each word that is seen; `tensors` name the
+    """Scores → weights → the weighted average. `scores` has a line for each visible word; `tensors` name the
     weights and the average in a Trace, `found` is the average that the model computed."""
     names, count = named_words(words), len(words)
     s = np.array([line.value for line in scores])
@@ -63,7 +63,7 @@ def look(
         ratio = np.exp(power)
         each = [Term(name, float(one), (float(at),), "exp") for name, at, one in zip(names, power, ratio)]
         total, formula = add_up("Z", f"Z = Σ {formula}", each), f"α = {formula} / Z"
-    if total.total == 0:  # of a kernel that ends
+    if total.total == 0:  # with a kernel of finite width
         formula, parts = "α = 1/n: no key is near, 0/0", [Term(name, 1 / count) for name in names]
     else:
         parts = [Term(name, float(r / total.total), (float(r), total.total), "/") for name, r in zip(names, ratio)]
@@ -91,7 +91,7 @@ def look(
 def projected(
     name: str, weight: np.ndarray, bias: np.ndarray | None, x: np.ndarray, vector: np.ndarray, function: str = ""
 ) -> list[Equation]:
-    """A query, key or value, W x + b: its largest component, or both of two. `name` is q, k(word), …"""
+    """A query, key or value, W x + b: its largest component, or both if there are two. `name` is q, k(word), …"""
     formula = f"W_{name[0]} x" + (" + b" if bias is not None else "")
     formula = f"{name[0]} = {function}({formula})" if function else f"{name[0]} = {formula}"
     return [
@@ -102,7 +102,7 @@ def projected(
 
 
 def scaled_scores(query: np.ndarray, keys: np.ndarray, words: Sequence[str], scores: np.ndarray) -> list[Equation]:
-    """q·k / √d of every key; where a position adds to it (ALiBi), that too."""
+    """q·k / √d of every key, plus the term of its position, if there is one (ALiBi)."""
     width = len(query)
     lines = []
     for word, key, score in zip(named_words(words), keys, scores):
@@ -120,7 +120,7 @@ def scaled_scores(query: np.ndarray, keys: np.ndarray, words: Sequence[str], sco
 def named_scores(
     score: Score, query: Tensor, prepared: Tensor, words: Sequence[str], found: np.ndarray
 ) -> list[Equation]:
-    """Any score of the family: of a query [d] and what it prepared of the keys [S, …]."""
+    """Any named score, for a query [d] and the prepared keys [S, …]."""
     q, keys = numbers(query), numbers(prepared)
     function, by = "", 1.0
     if isinstance(score, Additive):
@@ -151,7 +151,7 @@ def named_scores(
 
 
 def heads_joined(attention: nn.Module, contexts: np.ndarray, output: np.ndarray, tensor: str, step: int) -> Section:
-    """W_o of all heads side by side: what each head adds to a component. `contexts` is [heads, d]."""
+    """W_o of all concatenated heads: the contribution of each head to a component. `contexts` is [heads, d]."""
     joined: nn.Linear = attention.output  # type: ignore[assignment]
     weight, bias = numbers(joined.weight), joined.bias
     width = contexts.shape[1]
@@ -187,7 +187,7 @@ def attention_lines(parts: State, spoken: Sequence[str], step: int, head: int, l
 
 
 def _projections(attention: Any, x: Tensor, parts: State, spoken: Sequence[str], step: int, head: int) -> Section:
-    """Query, key and value of a head from what its layer reads; key and value of the word it looks at most."""
+    """Query, key and value of a head from its layer's input; key and value are those of the word with most weight."""
     heads, width = attention.heads, parts["query"].size(-1)
     shared = getattr(attention, "key_heads", heads)
     own, most = head * shared // heads, int(parts["weights"][0, head, step].argmax())
@@ -199,7 +199,7 @@ def _projections(attention: Any, x: Tensor, parts: State, spoken: Sequence[str],
             (f"k({word})", "keys", heads + own, most),
             (f"v({word})", "values", heads + shared + own, most),
         )
-        if kind == "values" or not isinstance(attention.position, Rotary)  # which turns queries and keys afterwards
+        if kind == "values" or not isinstance(attention.position, Rotary)  # which rotates queries and keys afterwards
         for line in _projected(name, attention.project, width * row, x[0, at], parts[kind][0, head, at])
     ]
     return Section("query, key and value", tuple(lines), PROJECTED)

@@ -73,7 +73,7 @@ def layers_of(finish: nn.Module) -> list[tuple[nn.Linear, str]]:
 
 
 def dense_layers(layers: Iterable[tuple[nn.Linear, str]], x: np.ndarray) -> Sections:
-    """Dense layers one above the other."""
+    """Stacked dense layers."""
     found = []
     for number, (linear, function) in enumerate(layers):
         enters = torch.as_tensor(x, dtype=linear.weight.dtype, device=linear.weight.device)

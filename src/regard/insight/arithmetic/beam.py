@@ -1,4 +1,4 @@
-"""Beam search with its sums: what each candidate of a step adds up to, and how the finished ones are ranked."""
+"""The arithmetic of beam search: the sum of each candidate of a step, and the ranking of finished hypotheses."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     calculation = calculate_language(model, tokenizer, "the dog ran")
     calculation.at(step=2, layer="self/0", head=1)            a WorkedExample
-    calculation.layers                                        what can be chosen: {"self/0": 4, …}, with its heads
+    calculation.layers                                        the layers with their numbers of heads: {"self/0": 4, …}
 
-The model reads the text once, by `explain`; `at` only looks at what it found.
+The model reads the text once, with `explain`; `at` only uses the recorded values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from regard.systems.ngram import NGram
 from regard.systems.translator import Translator
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-ORDER = ("cross", "self", "average", "layer", "pool", "encoder")  # of the layers that a number can mean
+ORDER = ("cross", "self", "average", "layer", "pool", "encoder")  # prefixes of the layers that a number can mean
 MAX_STEPS = 100  # of a page
 
 
@@ -58,9 +58,9 @@ class Calculation:
         """The arithmetic of one step.
 
         Args:
-            step: The number of the step; without it, the last.
-            layer: A number or a name of `layers`; without it, the last one with attention.
-            head: The number of an attention head; 0 unless given.
+            step: The number of the step. Default: the last step.
+            layer: A number or a name of `layers`. Default: the last layer with attention.
+            head: The number of an attention head. Default: 0.
 
         Returns:
             The equations of the step with their numbers.
@@ -99,14 +99,14 @@ class Calculation:
         )
 
     def at_all_steps(self, chosen: WorkedExample) -> list[WorkedExample]:
-        """The same layer and head at every step of the text, for a page; of a long one only the chosen step."""
+        """The same layer and head at every step of the text, for a page; for a long text only the chosen step."""
         steps = len(self.places[chosen.layer].words if chosen.layer else self.read)
         if steps > MAX_STEPS:
             return [chosen]
         return [self.at(step, chosen.layer or None, chosen.head) for step in range(steps)]
 
     def layer_of(self, layer: str | int | None) -> str:
-        """The full name of a layer; None: the last one that looks back."""
+        """The full name of a layer; None: the last one with attention."""
         kinds = [name.split("/")[0] for name in self.places]
         if layer is None:
             first = next((kind for kind in ORDER if kind in kinds), "")
@@ -133,7 +133,7 @@ def calculate_language(
     system: str = "",
     run: str = "",
 ) -> Calculation:
-    """Of a language model that reads `text` from the beginning of a line. `counts`: of an n-gram, what it counted."""
+    """For a language model that reads `text` from the beginning of a line. `counts`: the counts of an n-gram."""
     model.eval()
     system = system_name(model, system)
     ids = [tokenizer.begin, *tokenizer.encode(text)]
@@ -142,7 +142,7 @@ def calculate_language(
 
 @torch.no_grad()
 def calculate_ids(model: Stack, ids: Sequence[int], word: Callable[[int], str]) -> Calculation:
-    """Of a model that reads exactly these tokens, without a boundary; its layers alone, and no prediction."""
+    """For a model that reads exactly these tokens, without a boundary; only its layers, no prediction."""
     return _language(model, list(ids), word, "", lambda: None, type(model).__name__, "", predicts=False)
 
 
@@ -199,8 +199,9 @@ def calculate_translation(
     system: str = "",
     run: str = "",
 ) -> Calculation:
-    """Of a translator that writes `target`, or what beam search finds; the search is worked out, too. `trace`: of the
-    same sentence by the same search, which is then not searched again."""
+    """For a translator that writes `target`, or the result of beam search, which is included. `trace`: a trace of the
+    same sentence and the same search, to avoid searching again.
+    """
     model.eval()
     system = system_name(model, system)
     if trace is None:
@@ -247,7 +248,7 @@ def calculate_classification(
     system: str = "",
     run: str = "",
 ) -> Calculation:
-    """Of a classifier: its steps are those of its encoder, and the pooled result follows each of them."""
+    """For a classifier: its steps are those of its encoder, and each is followed by the pooled result."""
     model.eval()
     system = system_name(model, system)
     read = [*source_tokenizer.encode(text), source_tokenizer.eos]

@@ -5,8 +5,8 @@
         for line in section.lines:
             print(line.name, "=", line.formula, line.terms, line.rest, line.total, line.value)
 
-Every line is a sum, and its terms and `rest` are always its `total`. A sum of many terms shows the largest; `rest` is
-what the others add up to. `value` is what the model itself computed, from the total by one `function`.
+Every line is a sum: its terms and `rest` always add up to `total`. A sum of many terms shows the largest; `rest` is the
+sum of the others. `value` is the number that the model computed, one `function` of the total.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from regard.base.numbers import group_digits
 from regard.insight.words import LOOKS, attention_name, part_name
 from regard.report.figures import isolated
 
-FULL = 6  # terms that are all shown; of more, the LARGEST
+FULL = 6  # up to this many terms are all shown; otherwise the LARGEST
 LARGEST = 4
 UNITS = 3  # components of a vector whose sums are shown
-NARROW = "\u00a0"  # a space at which no line is broken
+NARROW = "\u00a0"  # a non-breaking space
 PLAIN = ("σ", "tanh", "relu")
 FUNCTIONS: dict[str, Callable[[float, float], float]] = {
     "": lambda total, by: total,
@@ -42,14 +42,14 @@ FUNCTIONS: dict[str, Callable[[float, float], float]] = {
 }
 
 
-Where = tuple[str, tuple[int, ...]]  # a tensor of a Trace, and a place in it
+Where = tuple[str, tuple[int, ...]]  # a tensor of a Trace, and an index
 
 
 @dataclass(frozen=True)
 class Term:
-    name: str  # whose it is: a word, a component, a bias
+    name: str  # its label: a word, a component, a bias
     value: float
-    factors: tuple[float, ...] = ()  # what it is made of; nothing: a number as it stands
+    factors: tuple[float, ...] = ()  # its factors; empty: a plain number
     function: str = ""  # of the factors: their product, or "/" the first by the second, "exp", "log"
 
     @property
@@ -66,21 +66,21 @@ class Term:
 
 @dataclass(frozen=True)
 class Equation:
-    name: str  # what it is: s(the), f[17]
+    name: str  # its name: s(the), f[17]
     formula: str  # with letters
-    terms: tuple[Term, ...]  # the largest first, where not all are shown
-    rest: float  # what the terms that are not shown add up to
+    terms: tuple[Term, ...]  # the largest first, if not all are shown
+    rest: float  # the sum of the terms that are not shown
     others: int  # how many they are
     total: float  # all terms
     value: float  # function(total): the number in the model
     function: str = ""  # one of FUNCTIONS
-    by: float = 1.0  # what "/" divides by, "·" multiplies by, a kernel's bandwidth
-    tensor: str = ""  # where a Trace has the value: "gates/layer/0/forget", …; "" if nowhere
+    by: float = 1.0  # the operand of "/" or "·", or the bandwidth of a kernel
+    tensor: str = ""  # the place of the value in a Trace: "gates/layer/0/forget", …; "" if none
     place: tuple[int, ...] = ()  # its place there
 
     @property
     def written(self) -> str:
-        """The whole line after its name: the numbers in place of the letters, and what they give."""
+        """The whole line after its name: the numbers in place of the letters, and their result."""
         pieces = [f"{term.written}{NARROW}{_of(term.name)}" if term.name else term.written for term in self.terms]
         pieces += [f"{shown(self.rest)}{NARROW}({self.others}{NARROW}more)"] * (self.others > 0)
         added = (f" +{NARROW}".join(pieces) or "0").replace(f"+{NARROW}−", f"−{NARROW}")
@@ -114,12 +114,12 @@ class WorkedExample:
     system: str
     text: str
     step: int  # from 0, as the arrays of a Trace count
-    layer: str  # the layer's name: "self/0"; "" where there is none to choose
+    layer: str  # the layer's name: "self/0"; "" if there is no choice
     head: int | None
     read: str  # the token that the step reads
-    then: str  # the token that it predicts: the one that came, or where none is known the most probable
+    then: str  # the token that it predicts: the true one, or the most probable if it is not known
     sections: tuple[Section, ...]
-    layers: dict[str, int] = field(default_factory=dict)  # all that can be chosen, each with its number of heads
+    layers: dict[str, int] = field(default_factory=dict)  # the available layers, each with its number of heads
     run: str = ""
 
     @property
@@ -161,13 +161,13 @@ def _fraction(number: float) -> str:
 
 
 def _of(name: str) -> str:
-    """A component stands as it is, all else in brackets."""
+    """A component is printed as it is, all other labels in brackets."""
     name = isolated(name).replace(" ", NARROW)
     return name if name.startswith("[") else f"({name})"
 
 
 def numbers(part: Tensor) -> np.ndarray:
-    """In double precision, in which sums are made."""
+    """The numbers in double precision, which sums use."""
     return part.detach().double().cpu().numpy()
 
 
@@ -185,8 +185,9 @@ def add_up(
     fixed: Sequence[Term] = (),
     where: Where = ("", ()),
 ) -> Equation:
-    """The sum of all terms, of which the largest are shown, and of the `fixed` ones, which always are; `where` a Trace
-    has its value."""
+    """The sum of all terms, with the largest shown, and of the `fixed` terms, which are always shown; `where`: the
+    place of its value in a Trace.
+    """
     every = list(terms)
     first = every if len(every) <= FULL else sorted(every, key=lambda term: -abs(term.value))[:LARGEST]
     left = [] if len(every) <= FULL else sorted(every, key=lambda term: -abs(term.value))[LARGEST:]
@@ -198,7 +199,7 @@ def add_up(
 
 
 def products(names: Sequence[str], *factors: np.ndarray) -> list[Term]:
-    """A term for each place of the factors, which are multiplied there."""
+    """A term for each index of the factors: their product."""
     rows = np.stack([np.asarray(factor, dtype=np.float64) for factor in factors], axis=1)
     return [
         Term(name, float(value), tuple(map(float, row))) for name, row, value in zip(names, rows, rows.prod(axis=1))
@@ -210,14 +211,14 @@ def components(letter: str, count: int) -> list[str]:
 
 
 def largest_units(vector: np.ndarray, count: int = UNITS) -> list[int]:
-    """All places of a short vector, else those of its largest values."""
+    """All indices of a short vector, otherwise those of its largest values."""
     if len(vector) <= count + 1:
         return list(range(len(vector)))
     return [int(place) for place in np.argsort(-np.abs(vector), kind="stable")[:count]]
 
 
 def named_words(words: Sequence[str]) -> list[str]:
-    """Each word, with its place where it stands more than once."""
+    """Each word, with its position if it occurs more than once."""
     return [f"{word} {place}" if words.count(word) > 1 else word for place, word in enumerate(words)]
 
 
@@ -225,7 +226,7 @@ LARGE = 30.0  # a score whose exponential is too long to read
 
 
 def exponent(scores: np.ndarray, letter: str) -> tuple[np.ndarray, str]:
-    """What exp is taken of: the scores, or where they are large what they differ from the largest by."""
+    """The arguments of exp: the scores, or, if they are large, their differences from the largest."""
     most = float(scores.max())
     if abs(most) <= LARGE:
         return scores, f"exp({letter})"

@@ -1,4 +1,4 @@
-"""Linear attention with numbers: the matrix before and after a step, and what the query reads from it."""
+"""Linear attention with numbers: the matrix before and after a step, and the output of the query."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def _(
 
 
 def linear_look(layer: LinearAttention, read: Tensor, words: Sequence[str], head: int) -> list[Section]:
-    """Linear attention: the matrix before and after the step, and what the query reads from it. `read` [1, T, D] is
-    what the layer read up to and with this step."""
+    """Linear attention: the matrix before and after the step, and the output of the query. `read` [1, T, D] is the
+    layer's input up to and including this step.
+    """
 
     def state_after(columns: int) -> dict[str, np.ndarray]:
         new = layer.begin(1, device=read.device, dtype=read.dtype)

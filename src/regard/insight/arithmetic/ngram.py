@@ -1,9 +1,9 @@
-"""An n-gram's probability with its counts: what each order says, from the shortest context to the longest.
+"""An n-gram's probability with its counts: one equation for each order, from the shortest context to the longest.
 
     P(w | h) = (a(hw) − D) / a(h·) + γ(h) P(w | h′)       if hw was seen           (systems/kneser_ney.py)
     P(w | h) = β(h) P(w | h′)                             if not, with β = γ, or 1 where h was never seen
 
-The model keeps P and β alone. Counts and discounts come from the training text, where it is at hand.
+The model stores only P and β. Counts and discounts come from the training text, if it is available.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Counted:
 
 
 def count_again(model: NGram, ids: np.ndarray) -> Counted | None:
-    """The counts of the text `ids` that the model was counted from; None if it was another."""
+    """The counts of the training text `ids`; None if the model was trained on another text."""
     levels = count_grams(ids, model.vocabulary, model.order)
     if any(len(level.keys) != len(grams) for level, grams in zip(levels, model.levels)):
         return None
@@ -98,7 +98,7 @@ def _children(model: NGram, counted: Counted, order: int, context: int) -> np.nd
 
 
 def _left_over(model: NGram, counted: Counted, order: int, context: int, value: float) -> list[Equation]:
-    """γ(h): the mass that the discounts free."""
+    """γ(h): the probability mass freed by the discounts."""
     if model.settings.smoothing == "counts":
         return []
     after = _children(model, counted, order, context)

@@ -96,7 +96,7 @@ def prediction(
     probability: float,
     direct: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Section:
-    """The logit of one word and the softmax over all. `logits` are the model's, −∞ where a word cannot be written;
+    """The logit of one word and the softmax over all. `logits` are the model's, −∞ for words that cannot be generated;
     `direct` is a row of W and the x it multiplies (nnlm)."""
     row, name = numbers(matrix[asked]), words(asked)
     terms = products(components("h", len(hidden)), row, hidden)
@@ -110,7 +110,7 @@ def prediction(
 
 
 def softmax(logits: np.ndarray, words: Callable[[int], str], asked: int, probability: float) -> list[Equation]:
-    """Z, and of one word P; `probability` is the model's own."""
+    """Z, and P of one word; `probability` is the model's value."""
     exponents, formula = exponent(logits, "z")
     power = np.exp(exponents)
     can = [int(word) for word in np.argsort(-power, kind="stable") if logits[word] > -np.inf]

@@ -42,7 +42,7 @@ def cell_steps(
     equation: Callable[..., State], weights: Sequence[Tensor], x: Tensor, inside: State, first: State, tensor: str,
     activation: str = "tanh", names: Callable[[], list[str]] | None = None, back: int = 1,
 ) -> SectionsAt:  # fmt: skip
-    """The cell at each step; its state before is that of `back` steps earlier, and `first` where there is none."""
+    """The cell at each step. Its previous state is that of `back` steps earlier, or `first` at the beginning."""
 
     def sections(step: int, head: int) -> Sections:
         before_at = step - back
@@ -81,7 +81,7 @@ def cell(
     tensor: str,
     step: int,
 ) -> list[Section]:
-    """One step of a recurrent cell: one unit in full, and the last lines of others. `names` are those of x."""
+    """One step of a recurrent cell: one unit in full, and the last lines of others. `names` are the labels of x."""
     w, u, b, b_u = (numbers(part) for part in weights)
     hidden, width = before["hidden"], len(before["hidden"])
     units = largest_units(now["hidden"])
@@ -148,7 +148,7 @@ def _mixed(
 def minimal_gru(
     project: nn.Linear, x: np.ndarray, before: np.ndarray, now: dict[str, np.ndarray], tensor: str, step: int
 ) -> list[Section]:
-    """z and n look at x alone; h = (1 − z)·h + z·n."""
+    """z and n depend only on x; h = (1 − z)·h + z·n."""
     weight, bias = numbers(project.weight), numbers(project.bias)
     width, names = len(before), components("x", len(x))
     units = largest_units(now["memory"])

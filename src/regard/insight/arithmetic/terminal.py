@@ -19,7 +19,7 @@ INDENT = 4  # of a line with numbers
 
 
 def show_work(work: WorkedExample, *, width: int | None = None) -> str:
-    """Everything, not wider than `width`: that of the terminal, or 80 in a pipe or a file."""
+    """All equations, no wider than `width`, by default the terminal's width, or 80 in a pipe or a file."""
     seen = sys.stdout.isatty()
     width = width or (min(WIDEST, shutil.get_terminal_size().columns) if seen else 80)
     page = Console(

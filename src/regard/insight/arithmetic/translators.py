@@ -63,7 +63,7 @@ def decoder_places(
 def attending_cell(
     model: Bahdanau, layer: Recurrent, x: Tensor, inside: State, begun: State, first: State, source: Sequence[str]
 ) -> SectionsAt:
-    """Bahdanau's first layer: the state asks the source, and the cell reads the word and what was found."""
+    """Bahdanau's first layer: the state attends to the source, and the cell reads the word and the context."""
     score, memory, keys = model.attend.score, begun["source"]["memory"][0], begun["source"]["keys"][0]
     feeds = model.settings.feed
     entered = torch.cat([x, inside["context"]], dim=-1) if feeds else x
@@ -87,7 +87,7 @@ def attending_cell(
 
 
 def readout_layer(model: Translator, parts: State, words: tuple[str, ...]) -> Callable[[int], Sections]:
-    """The dense layer between the last state and the prediction, where there is one."""
+    """The dense layer between the last state and the prediction, if there is one."""
     if not isinstance(model, Seq2Seq | Bahdanau) or not isinstance(model.readout, nn.Linear):
         return lambda step: []
     readout = model.readout

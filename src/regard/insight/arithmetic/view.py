@@ -37,7 +37,7 @@ def view(layer: nn.Module, x: Tensor, inside: State, name: str, words: tuple[str
 
     Args:
         layer: the layer; functions are registered by its class.
-        x: what it reads, [1, T, D].
+        x: its input, [1, T, D].
         inside: its parts, as `explain` returned them.
         name: its number as text.
         words: the token of each step.

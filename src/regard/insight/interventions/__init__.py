@@ -1,1 +1,1 @@
-"""What causes a prediction: parts of a model are changed while it computes, and the prediction is compared."""
+"""Causes of a prediction: parts of a model are changed while it computes, and the predictions are compared."""

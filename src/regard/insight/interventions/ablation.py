@@ -3,8 +3,8 @@
     effect(part) = mean over words of  log P(w | part removed) − log P(w)        below 0: the part helped
 
 A removed part becomes zero, the mean of its values over the texts, or the value of a random word of another text. The
-control removes as many random components of the same kind of part; a part matters only if its effect differs from
-that. With several texts (lines), each effect has a 95 % interval over them (Student's t).
+control removes the same number of random components of the same kind; a part matters only if its effect differs from
+the control's. With several texts (lines), each effect has a 95 % interval over them (Student's t).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from regard.insight.words import GATES
 
 KINDS = ("heads", "attention", "feedforward", "layers", "gates", "words", "orders")
 WAYS = ("zero", "mean", "resampled")
-DRAWS = 8  # of the control, for each size
+DRAWS = 8  # draws of the control, for each size
 VALUES = ("update", "candidate", "cell", "hidden", "context", "memory")
 
 
@@ -66,8 +66,9 @@ class AblatedPart:
 
 
 def ablate(readings: Sequence[Reading], kind: str | None = "heads", way: str = "zero", seed: int = 0) -> Ablation:
-    """The effect of removing each part of a kind, beside random components of the same size; None: the first kind
-    that the system has."""
+    """The effect of removing each part of a kind, with random components of the same size as a control. Kind None: the
+    first kind that the system has.
+    """
     check_choice("--with", way, WAYS)
     recorded = [reading.parts() for reading in readings]
     kind = kind or next(one for one in ("heads", "gates", "orders", "words") if _found(recorded[0], one, readings[0]))
@@ -141,14 +142,14 @@ def _found(recorded: dict[str, Tensor], kind: str, reading: Reading) -> list[Abl
 
 
 def _sizes(parts: Sequence[AblatedPart]) -> list[AblatedPart]:
-    """One part of each size, where a random choice of that size is not everything or a single number."""
+    """One part of each size for which a random choice is neither everything nor a single number."""
     total = sum(part.size for part in parts)
     by_size = {part.size: part for part in parts if 1 < part.size < total}
     return list(by_size.values())
 
 
 def _random(parts: Sequence[AblatedPart], size: int, generator: torch.Generator) -> list[AblatedPart]:
-    """As many components, drawn from all parts."""
+    """The same number of components, drawn from all parts."""
     owners = torch.cat([torch.full((part.size,), number) for number, part in enumerate(parts)])
     places = torch.cat([part.mask.flatten().nonzero()[:, 0] for part in parts])
     chosen = torch.randperm(len(owners), generator=generator)[:size]

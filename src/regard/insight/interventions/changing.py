@@ -1,16 +1,17 @@
 """Change a named part of a model while it computes.
 
-    with regard.intervene(model, "self/0[2]", 0.0):        head 2 of the first layer gives nothing
+    with regard.intervene(model, "self/0[2]", 0.0):        the output of head 2 in the first layer is 0
         logits, state = model(tokens)
 
-A place has the name that a trace prints, then perhaps a component and a column: `layer/1/forget[5]@3` is unit 5 of the
-forget gate of the second layer at the fourth column, `self/0[2]` a head, `layer/0` the output of a layer,
+A place is a name as printed by a trace, optionally with a component and a column: `layer/1/forget[5]@3` is unit 5 of
+the forget gate of the second layer at the fourth column, `self/0[2]` a head, `layer/0` the output of a layer,
 `layer/0/hidden@3` and `layer/0/cell@3` the state of a recurrent layer, `embedding@2` a word's vector,
 `encoder/embedding@2` that of a source word, `order/3` of an n-gram its trigrams. `self/0/weights` are the attention
 weights of the heads. A change is a number, a tensor, or a function of the value. Columns are counted from the beginning
-of the text, also where it is read or written word by word.
+of the text, even if it is read or generated word by word.
 
-Every call in the context computes the written equation (`explain`), so it is slower and not bit-equal to the fast path.
+Every call in the context uses the reference implementation (`explain`), so it is slower and not bit-identical to the
+fast path.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ class Place:
     def region(
         self, value: Tensor, step: int | None = None, backwards: bool = False, seen: int = 0
     ) -> tuple[Any, ...] | None:
-        """Where in `value` it is; None: not in these columns, which come after `seen` others."""
+        """Its indices in `value`; None if it is not in these columns, which come after `seen` others."""
         by_head = self.part.rpartition("/")[2] in BY_HEAD
         columns = None if step is not None or value.dim() < 3 else value.size(2 if by_head else 1)
         column: Any = slice(None) if self.column is None else self.column - seen
         if self.column is not None and columns is not None:
             if not 0 <= column < columns:
-                if seen or columns == 1:  # word by word: it comes in another call
+                if seen or columns == 1:  # word by word: it is computed in another call
                     return None
                 raise RegardError(f"{self.name} has {columns} columns, so there is no column {self.column}.")
             column = columns - 1 - column if backwards else column
@@ -94,13 +95,13 @@ class Place:
 
 
 class Watch:
-    """Gives every part its full name and meets it once; see `layers/parts.py`."""
+    """Gives every part its full name and visits it once; see `layers/parts.py`."""
 
     def __init__(self) -> None:
         self.place: tuple[str, ...] = ()
         self.step: int | None = None
         self.backwards = False
-        self.columns = 0  # of the text that a cell reads backwards
+        self.columns = 0  # columns of the text that a cell reads backwards
         self.seen = 0  # columns that earlier calls have read
         self.met: dict[str, set[int | None]] = {}
         self.thread = threading.get_ident()
@@ -120,7 +121,7 @@ class Watch:
 
 
 class PartRecorder(Watch):
-    """Keeps every part: [R, H, T, …] of heads, [R, T, …] of others, columns in the order of the text."""
+    """Records every part: [R, H, T, …] for heads, [R, T, …] for others, columns in the order of the text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +172,7 @@ class Changes(Watch):
         return changed
 
     def check(self, mine: Callable[[str], bool]) -> None:
-        """Raises if a place was not met that is computed in `mine`, a call."""
+        """Raises if the call `mine` should have computed a place and did not."""
         for part, wanted in self.by_part.items():
             if part not in self.met and mine(part):
                 name = wanted[0][0].name
@@ -194,12 +195,12 @@ def parsed(changes: Mapping[str, Change]) -> list[tuple[Place, Change]]:
 def intervene(
     model: Model, place: str, change: Callable[[Tensor], Tensor] | Tensor | float
 ) -> AbstractContextManager[None]:
-    """Give a part of a model another value in every call within a `with` block.
+    """Replace the value of a part of a model in every call within a `with` block.
 
-    These calls compute the written equation step by step. Blocks can be nested.
+    These calls use the step-by-step reference implementation. Blocks can be nested.
 
     Args:
-        model: The model; that of a run is `run.model`.
+        model: The model, such as `run.model`.
         place: The name of a part as a trace prints it: "self/0[2]" is a head, "layer/0/cell@3" a column.
         change: A number or a tensor that replaces the value, or a function of the value.
 
@@ -207,14 +208,14 @@ def intervene(
         The context manager.
 
     Raises:
-        RegardError: If `place` is not a place; within the block, if the model has no such place.
+        RegardError: If `place` is not the name of a part, or, within the block, if the model has no such part.
     """
     return changing(model, [(Place.parse(place), change)])
 
 
 @contextmanager
 def changing(model: Model, changes: Sequence[tuple[Place, Change]]) -> Iterator[None]:
-    """Every call of the model computes the written equation with these changes."""
+    """Within the context, every call of the model uses the reference implementation with these changes."""
     outer: list[tuple[Place, Change]] = vars(model).get("_changes", [])
     every = [*outer, *changes]
 
@@ -260,7 +261,7 @@ def changing(model: Model, changes: Sequence[tuple[Place, Change]]) -> Iterator[
 
 
 def record(model: Model, tokens: Tensor, source: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits [R, T, V] and every part by name, of tokens [R, T], by the written equation."""
+    """Logits [R, T, V] and every part by name, for tokens [R, T], by the reference implementation."""
     recorder = PartRecorder()
     with _LOCK, watched_by(recorder):
         state = None
@@ -274,7 +275,7 @@ def record(model: Model, tokens: Tensor, source: Tensor | None = None) -> tuple[
 
 
 def trace_changed(model: Model, changes: Mapping[str, Change] | None, trace: Callable[[], Trace]) -> Trace:
-    """The trace that is made while the model is changed, with a note that says so."""
+    """A trace of the changed model, with a note on the changes."""
     if not changes:
         return trace()
     with changing(model, parsed(changes)):

@@ -3,8 +3,9 @@
     gradient × input          Σ_d  (e_sd − ē_d) ∂m/∂e_sd                             m = log P(A) − log P(B)
     integrated gradients      Σ_d  (e_sd − ē_d) ∫₀¹ ∂m(ē + z (e − ē))/∂e_sd dz       Sundararajan et al. 2017
 
-e_s is the vector that enters the model for word s. The baseline ē is the mean of the text's vectors, since a norm has a
-pole at 0. Integrated gradients add up to m(e) − m(ē); how far their sum is from it, the completeness error, is printed.
+e_s is the vector that enters the model for word s. The baseline ē is the mean of the text's vectors, because layer norm
+is singular at 0. Integrated gradients add up to m(e) − m(ē); the deviation of their sum, the completeness error, is
+printed.
 The faithfulness curve deletes words in the order of each method (the most important first) and measures m: the faster
 it falls, the more faithful the method (DeYoung et al. 2020). A deleted word has the vector ē.
 """
@@ -24,7 +25,7 @@ from regard.insight.interventions.changing import Place
 from regard.insight.interventions.reading import Reading
 
 POINTS = 64  # of the integral
-ORDERS = 20  # random orders of deletion
+ORDERS = 20  # number of random orders of deletion
 
 
 @dataclass(frozen=True, eq=False)

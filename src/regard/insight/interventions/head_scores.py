@@ -1,14 +1,14 @@
-"""What a head does: how much of its attention goes where a known mechanism would look, compared with chance.
+"""Head scores: how much of a head's attention goes where a known mechanism would look, compared with chance.
 
-    previous     to the word before                                            Voita et al. 2019
-    positional   to the distance that it prefers
+    previous     to the previous word                                          Voita et al. 2019
+    positional   to its preferred distance
     duplicate    to earlier occurrences of the same word                       Wang et al. 2023
     induction    to the word after an earlier occurrence of the same word      Elhage et al. 2021, Olsson et al. 2022
     syntactic    from a verb to its subject, with words between them           Clark et al. 2019, Voita et al. 2019
 
 Chance is the same share for attention that is uniform over all visible words. Induction and duplicates are measured
-on a string of random words that is read twice, syntax on the phrasebook's English sentences, whose grammar knows the
-subject of each verb, and the others on the text.
+on a repeated string of random words, syntax on the phrasebook's English sentences, whose grammar gives the subject of
+each verb, and the other scores on the text.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from regard.corpora.phrasebook import make_pairs
 from regard.insight.interventions.changing import names_of, record
 from regard.insight.interventions.reading import Reading
 
-REPEATED = 16  # random words, read twice
-SENTENCES, MIN_LINKS = 300, 20  # of the phrasebook; and how many verbs and subjects the model must know
+REPEATED = 16  # number of random words, which are read twice
+SENTENCES, MIN_LINKS = 300, 20  # sentences of the phrasebook; and how many verbs and subjects the model must know
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def is_causal(name: str) -> bool:
 
 
 def repeated(reading: Reading, seed: int) -> Tensor:
-    """<eos>, random words, and the same words again: [1, 2 n + 1]; fewer where the model reads less."""
+    """<eos>, random words, and the same words again: [1, 2 n + 1]; fewer if the model's context is shorter."""
     tokenizer, context = reading.tokenizer, reading.model.context
     count = REPEATED if context is None else min(REPEATED, (context - 1) // 2)
     words = torch.tensor([one for one in range(len(tokenizer.tokens)) if one not in tokenizer.specials])
@@ -107,10 +107,11 @@ def syntax(reading: Reading, names: list[str], seed: int) -> tuple[dict[tuple[st
 
 
 def known_sentences(reading: Reading, seed: int) -> Iterator[tuple[list[int], list[tuple[int, list[int]]]]]:
-    """The phrasebook's sentences that the model can read: their tokens, and for each verb that other words part from
-    its subject its last token and the tokens of the subject."""
+    """The phrasebook's sentences that the model can read: their tokens, and for each verb that is separated from its
+    subject, its last token and the tokens of the subject.
+    """
     tokenizer, context = reading.tokenizer, reading.model.context
-    if reading.source is not None:  # what a translator writes has no links
+    if reading.source is not None:  # the output of a translator has no links
         return
     for pair in make_pairs(SENTENCES, seed=seed, shortest=4):
         ids, offsets = [tokenizer.begin, *tokenizer.encode(pair.source)], tokenizer.offsets(pair.source)
@@ -133,7 +134,7 @@ def uniform(size: int) -> Tensor:
 
 
 def describe(name: str, text: Tensor, twice: Tensor) -> HeadScores:
-    """The scores of weights [T, T] on a text and on a string that is read twice after a boundary."""
+    """The scores of weights [T, T] on a text and on a repeated string after a boundary."""
     far = min(len(text) - 1, (len(text) + 1) // 2)  # at least half of the rows reach it
     means = [float(text.diagonal(-distance).mean()) for distance in range(far + 1)]
     count = (len(twice) - 1) // 2

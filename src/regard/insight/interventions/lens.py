@@ -2,8 +2,8 @@
 
     P_l(w) = softmax(W_o finish(x_l))        nostalgebraist 2020, "logit lens"
 
-x_l is the output of a layer, and of a pre-norm block also the sum after its attention. KL(P_final ‖ P_l) says how far
-the layer is from the prediction.
+x_l is the output of a layer, and of a pre-norm block also the sum after its attention. KL(P_final ‖ P_l) measures how
+far the layer is from the prediction.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Lens:
 
 @torch.no_grad()
 def lens(reading: Reading, top: int = 3) -> Lens:
-    """What each layer would predict at every step."""
+    """The prediction of each layer at every step."""
     parts = reading.parts()
     read_off = output_map(reading.model)
     final = _log_softmax(reading.logits())[0]
@@ -66,7 +66,7 @@ def lens(reading: Reading, top: int = 3) -> Lens:
 
 
 def output_map(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """From a layer's vector to logits; refused where a prediction needs more than that vector."""
+    """The map from a layer's vector to logits; an error if a prediction needs more than this vector."""
     if isinstance(model, Bahdanau):
         raise RegardError("Bahdanau's output reads state, context and word together, so no layer can be read alone.")
     if isinstance(model, Classifier):
@@ -78,7 +78,7 @@ def output_map(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def residuals(model: nn.Module, parts: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The vectors [1, T, D] between the sublayers, in order: after attention where it is a plain sum, after a layer."""
+    """The vectors [1, T, D] between the sublayers, in order: after attention if it is a plain sum, after a layer."""
     found, x = {}, parts.get("embedding")
     for number, block in enumerate(getattr(model, "layers", ())):
         if getattr(block, "norm_first", False) and x is not None:

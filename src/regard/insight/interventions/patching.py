@@ -1,7 +1,7 @@
-"""Activation patching: which part, at which word, carries the difference between two texts.
+"""Activation patching: the parts and words that carry the difference between two texts.
 
-Both texts are read. Then the first is read again, each time with one part at one column replaced by its value from the
-second, and
+The model reads both texts. Then it reads the first again, each time with one part at one column replaced by its value
+from the second, and
 
     returned = (m(patched) − m(first)) / (m(second) − m(first)),    m = log P(A) − log P(B)    at one step
 
@@ -94,7 +94,7 @@ def patch(
 
 
 def _places(parts: dict[str, Tensor], kind: str, across: bool) -> Iterator[tuple[str, list[str], int | None]]:
-    """A label, the parts that are replaced together, and the head."""
+    """For each place, a label, the parts to replace together, and the head."""
     side = [name for name in parts if name.startswith("encoder/") == across and parts[name].dim() > 2]
     if kind == "heads":
         for name in (name for name in side if name.endswith("/heads")):
@@ -111,7 +111,7 @@ def _value(part: Tensor, index: int | None, column: int) -> Tensor:
 
 
 def _compared(before: Tensor, after: Tensor, step: int | None) -> tuple[int, tuple[int, int]]:
-    """The last step where the two texts predict different words, or the given one, and these words."""
+    """The last step at which the two texts predict different words, or the given step, and these words."""
     ours, theirs = before.argmax(-1), after.argmax(-1)
     differing = [one for one in (ours != theirs).nonzero()[:, 0].tolist() if step is None or one == step]
     if not differing:

@@ -1,4 +1,4 @@
-"""A text as one model reads it, ready to be read again with changes, many rows at a time.
+"""A text read by a model, which can be read again with changes, many rows at a time.
 
 reading = read_text(model, tokenizer, "the dog ran")
 reading.scores([(Place("layer/0/heads", index=2, row=1), 0.0)], rows=2)        log P of each known next token: [2, K]
@@ -23,7 +23,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 Changes = Sequence[tuple[Place, Change]]
 ROWS = 64  # at a time, at most
-LOGITS = 1 << 27  # numbers in the logits of all rows, at most
+LOGITS = 1 << 27  # maximum size of the logits of all rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +53,11 @@ class Reading:
 
     @property
     def batch(self) -> int:
-        """The rows that are read at a time."""
+        """The number of rows in a batch."""
         return max(1, min(ROWS, LOGITS // (self.tokens.size(1) * self.tokenizer.vocabulary)))
 
     def logits(self, changes: Changes = (), rows: int = 1) -> Tensor:
-        """[rows, T, V] by the written equation; gradients flow."""
+        """Logits [rows, T, V] by the reference implementation, with gradients."""
         with changing(self.model, changes):
             state: State | None = None
             if self.source is not None:
@@ -76,7 +76,9 @@ class Reading:
         return found.gather(-1, wanted.expand(rows, -1)[..., None])[..., 0]
 
     def step_of(self, answers: tuple[int, int], step: int | None = None) -> int:
-        """The step whose prediction is compared: by default the last, of a translation the one that wrote an answer."""
+        """The step whose prediction is compared: by default the last; in a translation, the one that generated an
+        answer.
+        """
         steps = self.tokens.size(1)
         if step is not None and not 0 <= step < steps:
             raise RegardError(f"There is no step {step}: this text has steps 0 to {steps - 1}.")

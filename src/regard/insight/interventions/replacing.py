@@ -1,5 +1,5 @@
-"""Changes by name, as a page sends them: "zero self/0[2]" removes a head, "mean layer/0/cell@3" replaces a state by its
-mean over the words of the text, "swap embedding@2" takes the value from another text."""
+"""Changes by name, as sent by a page: "zero self/0[2]" removes a head, "mean layer/0/cell@3" replaces a state by its
+mean over the words of the text, "swap embedding@2" uses the value from another text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def replacements(wanted: Sequence[str], reading: Reading, other: Reading | None 
 def _values(name: str, place: Place, part: Tensor, own: Tensor | None) -> Iterator[tuple[str, Change]]:
     """The mean of a part over its columns; where `own` is given, the part's value at each column that is replaced."""
     axis = 2 if place.part.rpartition("/")[2] in BY_HEAD else 1
-    place.region(part)  # refuses a column or component that is not there
+    place.region(part)  # raises an error for a column or component that does not exist
     if part.dim() < 3:  # the vector of a whole text has no columns
         yield name, _component(part, place, axis)
     elif own is None:
@@ -57,7 +57,7 @@ def _values(name: str, place: Place, part: Tensor, own: Tensor | None) -> Iterat
 
 
 def _component(value: Tensor, place: Place, axis: int, everywhere: bool = False) -> Tensor:
-    """Of one column [1, H, d] or [1, D] the head, the unit or all; `everywhere`: for all columns."""
+    """The head, the unit or all of one column [1, H, d] or [1, D]; `everywhere`: for all columns."""
     if place.index is None:
         return value[0, :, None] if axis == 2 and everywhere else value[0]
     return value[0, place.index] if axis == 2 else value[0, ..., place.index]

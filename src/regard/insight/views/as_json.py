@@ -26,7 +26,7 @@ UNFINISHED = (  # why a better score can stand below a worse one
     "A sentence that ends in … was not finished when the search ended. It is listed below the finished ones, whatever "
     "its score, because the missing words would lower its log-probability."
 )
-Bounds = tuple[float, float]  # what the bytes 0 and 255 stand for
+Bounds = tuple[float, float]  # the values of the bytes 0 and 255
 
 
 def trace_json(trace: Trace, arrays: bool = True) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def trace_json(trace: Trace, arrays: bool = True) -> dict[str, Any]:
 
 
 def facts(trace: Trace) -> dict[str, Any]:
-    """Everything but the matrices, which are named with what their rows and columns are."""
+    """Everything except the matrices, which are listed with the kinds of their rows and columns."""
     words = {"read": trace.tokens, "written": trace.targets, "source": trace.source}
     return {
         **_columns(trace),
@@ -94,7 +94,8 @@ def _columns(trace: Trace) -> dict[str, Any]:
 def part(trace: Trace, name: str) -> tuple[np.ndarray, Bounds]:
     """attention/self/0 is [heads, rows, columns], inside/layer/0/forget [steps, units], alignment [steps, words of the
     source], matrix/layer/0 [heads, features, components], and gradient/gradients [steps, words] as powers of ten, −∞
-    where it is exactly 0 and NaN where no next word is known."""
+    where it is exactly 0, and NaN if no next word is known.
+    """
     kind, _, place = name.partition("/")
     if kind == "attention" and place in trace.attention:
         return in_bytes(trace.attention[place], 0.0, 1.0)
@@ -186,7 +187,7 @@ def _memory(trace: Trace, name: str) -> dict[str, Any]:
 
 
 def _branch(trace: Trace, number: int, word: str) -> dict[str, Any]:
-    """A candidate of the search; `p`: of its word after the words before it."""
+    """A candidate of the search; `p`: the probability of its word after the words before it."""
     branch = trace.beam[number]
     before = trace.beam[branch.parent].log_probability if branch.parent >= 0 else 0.0
     return {

@@ -80,8 +80,9 @@ POWER = "log₁₀ of the gradient's norm (nats per unit of length)"
 
 
 def gates(trace: Trace, encoder: bool = False) -> list[Heat]:
-    """The mean of each gate, cell and candidate at each step. Gates lie between 0 and 1 and share that scale; what can
-    be larger or negative has a scale of its own."""
+    """The mean of each gate, cell and candidate at each step. Gates are between 0 and 1 and share this scale; values
+    that can be larger or negative have their own scale.
+    """
     words = labels(trace.source if encoder else trace.tokens)
     strips: dict[str, dict[str, list[float]]] = {}  # scale → row → means
     for name, values in trace.gates.items():

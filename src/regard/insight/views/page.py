@@ -1,7 +1,8 @@
-"""A trace as a page that is one file: choose a word, and see what the model predicted there, the attention of every
-head, states, gates and gradients. It loads nothing, and its content policy lets it load nothing.
+"""A trace as a page in a single file: choose a word to see the model's prediction, the attention of every
+head, states, gates and gradients. It loads nothing, and its content security policy forbids loading.
 
-What is seen is the lab's own (`web/lab/static/reading.js` and its styles). Without JavaScript a table lists the steps.
+The views are those of the lab (`web/lab/static/reading.js` and its styles). Without JavaScript, a table lists the
+steps.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def trace_page(
     frames: Sequence[str] = (),
 ) -> str:
     """The whole file; several traces of one text are stacked. `works`: the arithmetic of a single one; `causes`: the
-    answers of `CauseQuestion`; `frames`: a line about each trace, which then are the frames of a film."""
+    answers of `CauseQuestion`; `frames`: a line about each trace, if the traces are the frames of a film."""
     first = traces[0]
     title = _both(first) if len(traces) == 1 else f"“{_short(first.text)}”"
     body = "".join(map(_section, traces)) if len(traces) > 1 else _one(first, works)
@@ -75,7 +76,7 @@ def fragment(trace: Trace) -> str:
 
 
 def _packed(trace: Trace, works: Sequence[WorkedExample]) -> tuple[str, list[str]]:
-    """All that `facts` lists, with its matrices, in base64; and the names of what was left out."""
+    """Everything that `facts` lists, with its matrices, in base64; and the names of the parts that were left out."""
     told = facts(trace) | {"work": [work.as_json() for work in works]}
     arrays, bounds, left_out, size = {}, {}, [], 0
     for name in parts(trace):

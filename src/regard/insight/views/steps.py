@@ -1,4 +1,4 @@
-"""The steps of a trace as one table: what was read, what was expected, and what followed, with readable labels."""
+"""The steps of a trace as one table: the tokens read, expected and observed, with readable labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def steps_of(trace: Trace) -> list[TraceStep]:
         after = labels_after(trace.tokens[: step + 1], (choice.token for choice in trace.top[step]))
         expected = []
         for label, choice in zip(after, trace.top[step], strict=True):
-            hit = known and choice.token == trace.targets[step]  # it has the label that it has in the text
+            hit = known and choice.token == trace.targets[step]  # it has the same label as in the text
             expected.append(Expected(came[step] if hit else label, choice.token, choice.probability, hit))
         table.append(
             TraceStep(

@@ -1,4 +1,4 @@
-"""A trace in the terminal: step by step what was read, predicted and what followed; then shaded attention, gates and
+"""A trace in the terminal: for each step the tokens read, predicted and observed; then shaded attention, gates and
 gradients, and beam search as a tree."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regard.insight.words import branch_labels
 from regard.report.figures import Figure, isolated, legible
 from regard.report.terminal import UNLIMITED, WIDEST, terminal
 
-EXPECTED = 8  # least width of the predictions' column
+EXPECTED = 8  # minimum width of the predictions' column
 LAYERS = 2  # last layers whose attention is shown, unless one is named
 
 
@@ -32,9 +32,9 @@ def show(
     attention: str | None = None,
     head: int | None = None,
 ) -> str:
-    """Everything, as text not wider than `width`; `attention` names one layer ("self/0"), `head` one of its heads.
+    """The whole trace as text, no wider than `width`; `attention` names one layer ("self/0"), `head` one of its heads.
 
-    Without a width it fits the terminal; in a pipe or a file nothing is cut.
+    Without a width, the text fits the terminal; in a pipe or a file nothing is cut.
     """
     width = width or (min(WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else UNLIMITED)
     parts = [
@@ -102,7 +102,7 @@ def _pictures(trace: Trace, attention: str | None, head: int | None) -> Iterable
         yield figures.attention(trace, name, head)
     for encoder in (True, False):
         yield from figures.gates(trace, encoder)
-    yield from figures.matrices(trace)[-1:]  # the page has all of them
+    yield from figures.matrices(trace)[-1:]  # the page shows all of them
     found = figures.gradients(trace)
     yield from (found[name] for name in ("gradients", "source_gradients") if name in found)
 
@@ -125,7 +125,7 @@ def _left_out(trace: Trace, attention: str | None) -> str:
 
 
 def _search(branches: Sequence[Branch], width: int) -> Iterable[str]:
-    """The paths to the hypotheses, one step per line, with the step's other candidates beside it."""
+    """The paths to the hypotheses, one step per line, with the other candidates of the step."""
     if not branches:
         return
     yield "Beam search"

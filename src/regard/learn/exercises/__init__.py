@@ -5,6 +5,6 @@ hints.py                   three hints for each exercise. No torch
 progress.py                the answers of the lab's editor and their grades, on this machine. No torch
 own_code.py                Regard's own code for an exercise
 grading.py                 one function against Regard's: random inputs, usual mistakes, gradients, laws
-TOPIC_exercises.py         what each exercise is compared with, and the mistakes it knows
+TOPIC_exercises.py         the reference solutions of exercises, and their common mistakes
 grading_process.py         a user's file, graded in a separate process with a time limit
 """

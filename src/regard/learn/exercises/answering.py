@@ -1,8 +1,8 @@
 """The process in which an answer runs: it loads the file, and calls its function on the grader's request.
 
-It decides nothing. The grader, in another process, sends arguments, and judges the values and gradients that come back;
-it is a user's code that runs here, so nothing that this process says is taken for a verdict. If it is not done in time,
-or crashes, faulthandler writes to a file where it was.
+It decides nothing. The grader, in another process, sends arguments and judges the values and gradients that come back.
+This process runs a user's code, so the grader accepts no verdict from it. If it times out or crashes, faulthandler
+writes its current line to a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.systems.own.code import crash, run_code, trust_code
 
 
 def load_function(path: Path, exercise: Exercise) -> Any:
-    """The function of a file that its user named. Runs the file in this process."""
+    """The function of a file named by the user. Runs the file in this process."""
     function = getattr(run_code(trust_code(f"{path}:{exercise.function}")), exercise.function, None)
     if not callable(function):
         raise RegardError(
@@ -34,7 +34,7 @@ def load_function(path: Path, exercise: Exercise) -> Any:
 
 
 class Asked:
-    """A function among the arguments, or a state: it is the grader's, and calling it asks the grader."""
+    """A function among the arguments, or a state: it is in the grader, and calling it sends a request there."""
 
     def __init__(self, number: int, answering: Answering) -> None:
         self.number, self.answering = number, answering
@@ -119,7 +119,7 @@ def main(path: str, limit: str, faults: str) -> None:
     answering = Answering(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # the file's own output
-    answering.say("ready")  # torch is loaded: the time begins to run
+    answering.say("ready")  # torch is loaded: the time limit starts
     with open(faults, "w", encoding="utf-8") as stream:
         faulthandler.enable(stream)
         faulthandler.dump_traceback_later(int(limit), exit=True, file=stream)

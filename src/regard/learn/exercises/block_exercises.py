@@ -258,7 +258,7 @@ def _average(x: Tensor) -> Tensor:
 
 
 class AskedAverage(Layer):
-    """Reads all words so far again in every call, as the function knows no state."""
+    """Rereads all words so far in every call, because the function has no state."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()

@@ -4,7 +4,7 @@
     submissions/grace.py                                   or a student's file
 
 Two answers of one exercise are called similar if they are the same program up to names, comments and layout and have
-at least MIN_NODES parts: short answers are often the same by themselves.
+at least MIN_NODES parts: short answers are often the same by chance.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ WORDS = ("the", "cat", "sees", "a", "house", "and", "sleeps", "here")
 def _translations(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
     for longer in (2, -3, 0, -1):
         reference = [WORDS[word] for word in random.tokens(len(WORDS), random.whole(9, 12)).tolist()]
-        reference[1] = reference[6]  # a word that the reference has twice
+        reference[1] = reference[6]  # a word that occurs twice in the reference
         kept = random.whole(4, 5)
         rest = len(reference) + longer - kept
         yield [*reference[:kept], *[reference[0]] * (rest - 1), reference[6]], reference

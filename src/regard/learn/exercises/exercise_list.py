@@ -33,7 +33,7 @@ class Exercise:
 
     @property
     def hints(self) -> tuple[str, str, str]:
-        """Where to look, which operation, and nearly the line."""
+        """Three hints: where to look, which operation to use, and almost the line itself."""
         return HINTS[self.name]
 
 
@@ -75,7 +75,7 @@ def find_exercise(name: str) -> Exercise:
 
 
 def write_sheet(exercise: Exercise, path: Path) -> None:
-    """The sheet as a new file, or as a notebook if it ends in .ipynb; one that is there already is left as it is."""
+    """Write the sheet as a new file, or as a notebook if it ends in .ipynb; an existing file is not changed."""
     write_new(path, sheet_notebook(exercise) if path.suffix == ".ipynb" else exercise.sheet)
 
 

@@ -62,13 +62,13 @@ class ExpectedOutput:
 
 @dataclass(frozen=True)
 class Grader:
-    own: str  # where Regard has it: path in the package, and name
+    own: str  # Regard's own code: path in the package, and name
     cases: Callable[[RandomInputs], Iterable[tuple[Any, ...]]]  # the arguments of each call
     answer: Function  # Regard's own
     outputs: tuple[ExpectedOutput, ...]
     mistakes: tuple[Mistake, ...]
     model: Callable[[Function], Build] | None = None  # a small model that contains the function
-    laws: tuple[int, ...] = ()  # that this model must obey
+    laws: tuple[int, ...] = ()  # laws that this model must obey
     tolerance: float = 1e-9
     differentiable: bool = True
 
@@ -262,7 +262,7 @@ def _entry(value: Tensor, tensor: Tensor) -> str:
 
 
 def _sort(dtype: torch.dtype) -> tuple[bool, bool]:
-    """Truth, whole number or number: types that are not taken for each other."""
+    """Boolean, integer or float: types that are not interchangeable."""
     return dtype == torch.bool, dtype.is_floating_point
 
 

@@ -1,10 +1,9 @@
 """Grades a user's file, which runs in a separate process (`answering.py`).
 
 The verdict is made here, where no line of the file runs, from the values and gradients that its function returns for
-random arguments. So a file cannot forge it: whatever it writes to a descriptor, however it ends its process and
-whatever it patches there, only right values are right. Whether the function changes its arguments is taken on that
-process's word. Where right values come from is not checked, and the file runs with its user's rights: this is not a
-sandbox.
+random arguments. So a file cannot forge it by writing to a descriptor, ending its process or patching modules: only
+right values are right. Whether the function changes its arguments is reported by the answer's process and trusted. The
+origin of right values is not checked, and the file runs with its user's rights: this is not a sandbox.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from regard.learn.exercises.library_calls import library_call
 if TYPE_CHECKING:
     from regard.learn.exercises.grading import Grade, Grader
 
-LIMIT = 20  # seconds for what takes less than one
+LIMIT = 20  # time limit in seconds for answers that take less than one
 GRACE = 5  # extra seconds, in which the process itself reports its last line
 
 

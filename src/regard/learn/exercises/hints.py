@@ -1,4 +1,4 @@
-"""Three hints for each exercise: where to look, which operation, and nearly the line. Nothing here imports torch."""
+"""Three hints for each exercise: where to look, which operation to use, and almost the line. Nothing imports torch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The answers that were written in the lab's editor and their grades, in the user's cache: `exercises/NAME.py` and
-`exercises/NAME.json`. They are not in a folder of runs, which may come from somebody else. Nothing here imports torch.
+`exercises/NAME.json`. They are not in a folder of runs, because such a folder may come from someone else. Nothing here
+imports torch.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def progress_of(exercise: Exercise) -> dict[str, Any]:
 
 
 def check_answer(exercise: Exercise, code: str, seed: int) -> dict[str, Any]:
-    """Saves the answer and grades it in a process of its own (`grade_file`); returns the grade and the progress."""
+    """Saves the answer and grades it in a separate process (`grade_file`); returns the grade and the progress."""
     path = answer_path(exercise)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, code)

@@ -1,7 +1,7 @@
 """An answer's function, called from the grader's process as if it were here, gradients included.
 
-With gradients a call is cut where the function asks for one of its arguments (a sublayer, a model's step): each piece
-is a node of the graph here, whose backward asks the answer's process, and what the argument computes stays here.
+With gradients, a call is split where the function calls one of its arguments (a sublayer, a model's step): each piece
+is a node of the autograd graph here, whose backward calls the answer's process; the arguments are computed here.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class RemoteFunction:
         raise AnswerEnded
 
     def _object(self, number: Any) -> Any:
-        """One of ours by its number; else an object of a kind that the process names."""
+        """One of the grader's objects by its number, or an object of a kind that the process names."""
         if isinstance(number, int):
             return self.objects[number]
         return type(str(number), (), {})()
 
 
 def _write_back(arguments: Any, changed: Any) -> None:
-    """The function has changed its arguments: so are ours."""
+    """The function has changed its arguments: change the grader's copies as well."""
     if isinstance(changed, Tensor) and isinstance(arguments, Tensor):
         with torch.no_grad():
             arguments.resize_(changed.shape).copy_(changed)

@@ -1,4 +1,4 @@
-"""Small models around a function that someone wrote, for the laws, and random models whose steps it may ask."""
+"""Small models that contain a user's function, for the laws, and random models whose steps it may call."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def floats(value: Any) -> Iterator[Tensor]:
 
 
 def refilled(value: Any, tensors: Iterator[Tensor]) -> Any:
-    """The same value with other tensors in the place of those of `floats`."""
+    """The same value with the tensors of `floats` replaced."""
     if isinstance(value, Tensor):
         return next(tensors) if value.is_floating_point() else value
     if isinstance(value, (tuple, list)):

@@ -1,6 +1,6 @@
 """A place in Regard's code, named by its file and the text of one line; its number is looked up when it is shown.
 
-If several lines have that text, the function is named, too: Dot.compare.
+If several lines have this text, the function is also named: Dot.compare.
 """
 
 from __future__ import annotations

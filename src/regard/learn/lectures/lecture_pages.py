@@ -1,7 +1,7 @@
-"""The course, docs/learn/*.md, read: its chapters, and which code, command, claim and exercise belong to each section.
+"""Reads the course, docs/learn/*.md: its chapters, and the code, command, claim and exercise of each section.
 
 The course grew from five sets of handwritten notes. A section names their lines in a comment, which readers do not see;
-together the sections explain every line of the notes, each line once. The list at its end is read, too:
+together the sections explain every line of the notes, each line once. The list at the end of a section is also read:
 
     ## The hidden state
     <!-- notes: 003:29–52; 001:29–38 -->
@@ -13,7 +13,7 @@ together the sections explain every line of the notes, each line once. The list 
     - Claim: `vanishing`
     - Exercise: `rnn-step`
 
-If a file has that text twice, the function is named: `[…](…) in Dot.compare: …`.
+If a file contains this text twice, the function is named: `[…](…) in Dot.compare: …`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def find(place: str) -> Found:
 
 
 def with_places(markdown: str, show: Callable[[Anchor], str]) -> str:
-    """The page with every line of code as `show` writes it."""
+    """The page with every line of code as `show` prints it."""
     return CODE.sub(lambda match: show(Anchor(match[1], match[3], match[2] or "")), markdown)
 
 

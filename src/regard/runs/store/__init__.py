@@ -1,1 +1,1 @@
-"""The folder of a run: what is in it, who works in it, listed and removed."""
+"""Run folders: their files, locks, lists and removal."""

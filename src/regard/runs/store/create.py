@@ -1,4 +1,4 @@
-"""A new run's files. run.json is written last: a folder that has one is a run."""
+"""Write the files of a new run. run.json is written last: a folder that contains it is a run."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def write_facts(
     seconds: float | None = None,
     ancestors: Ancestors = NONE,
 ) -> None:
-    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from; `seconds`: how
-    long it was counted, where no checkpoint says so."""
+    """Write run.json, last: a folder that contains it is a run. `origin` describes the training text; `seconds` is the
+    training time of a model without a checkpoint (an n-gram).
+    """
     facts = {
         "format": FORMAT,
         "regard": regard.__version__,

@@ -1,4 +1,4 @@
-"""The facts in a run's small files, read without its weights and without torch: `run.json` and the headers."""
+"""The facts in a run's small files, `run.json` and the headers, read without its weights and without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.base.reading import MAX_JSON_BYTES, check_tensor_file, read_object, 
 from regard.base.settings import closest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
-BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
+BEGINNING = ".beginning"  # in a folder that is not a run yet: the start of a training made the other files in it
 BEGUN = (
     "Regard is creating a run here. "
     "If no training is in progress, the next training in this folder starts from the beginning.\n"
@@ -26,7 +26,7 @@ REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html w
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """run.json: which version wrote the run, on what, from which text."""
+    """run.json: the version that wrote the run, its device and its training text."""
     if not folder.exists():
         near = closest(folder.name, _names(folder.parent))
         raise RegardError(
@@ -77,7 +77,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """What is written in the header of a file of weights, after making sure that the file has its full length."""
+    """The note in the header of a weights file, after checking that the file is complete."""
     if not path.exists():
         raise RegardError(f"There is no {path}: no weights were saved, or the file was moved.")
     try:

@@ -1,17 +1,17 @@
-"""A run's folder: what is in it, and how it is opened again.
+"""A run's folder: its files, and how to open it.
 
 recipe.toml            every setting, resolved
 run.json               version, device, threads, corpus and its checksum
-tokenizer.json         text ↔ tokens (of the target or the labels, where tokenizer.source.json stands beside it)
+tokenizer.json         text ↔ tokens (of the target or the labels, if there is also a tokenizer.source.json)
 model.safetensors      the weights that were best on validation
-chat_template.jinja    of an imported model that has one: how it writes a conversation as text
-ancestors.safetensors  of a fine-tuned run: digests of the lines that the runs it started from were trained on
+chat_template.jinja    imported chat models: the template that renders a conversation as text
+ancestors.safetensors  fine-tuned runs: digests of the lines that their ancestors were trained on
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
-snapshots/             if training.snapshots asks for them, the weights of moments of the training
+snapshots/             if training.snapshots is set, weights saved during training
 metrics.jsonl          the learning curve
 report.html            the run's own page
-mine.py                where the system is one's own: its code, as it was
+mine.py                for your own systems: a copy of the code
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 
 
 def open_recipe(folder: Path) -> Recipe:
-    """The recipe of a run, after making sure that this version can read it."""
+    """The recipe of a run, after checking that this version can read it."""
     facts = read_facts(folder)
     tree = read_in(folder)
     named = str(tree["system"])
@@ -63,7 +63,7 @@ def open_recipe(folder: Path) -> Recipe:
     return recipe
 
 
-# Where and in how many parts it is computed, not what; and where the data lie, whose content is looked at:
+# Settings that do not affect the result: devices, micro-batches, and the path of the data, whose content is checked:
 MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
 MAY_MOVE = ("corpus", "also", "monolingual", "translator")
 
@@ -74,7 +74,7 @@ def stays(name: str) -> str:
 
 
 def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a recipe.toml that is not what the run was made with."""
+    """Refuse a recipe.toml that was changed after training."""
     for part, values in made.items():
         here = found.get(part)
         if not isinstance(values, dict) or not isinstance(here, dict):
@@ -97,9 +97,9 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """How a run cuts text: `target` is what it writes; `source` what it reads from, None for a language model.
+    """The tokenizers of a run: `target` for its output; `source` for its input, None for a language model.
 
-    Where a source is cut like the target (a joint vocabulary) both are the same object and one file.
+    With a joint vocabulary, both are the same object and are stored in one file.
     """
 
     target: Tokenizer
@@ -116,7 +116,7 @@ class Tokenizers:
         if self.source is not None and self.source is not self.target:
             self.source.save(folder / "tokenizer.source.json")
         else:
-            (folder / "tokenizer.source.json").unlink(missing_ok=True)  # of a training that was killed at its start
+            (folder / "tokenizer.source.json").unlink(missing_ok=True)  # left by a start that was killed
 
 
 def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
@@ -126,9 +126,9 @@ def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
 
 
 def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
-    """The name of the code a run was trained with: the file it names or, if that has changed since, the run's copy.
+    """The file with the code a run was trained with: the original or, if that has changed since, the run's copy.
 
-    It is run only if this very code was named on this machine before; see `systems/own/code.py`.
+    It is executed only if the user named exactly this code on this machine before; see `systems/own/code.py`.
     """
     recorded = facts.get("code")
     recorded = recorded if isinstance(recorded, dict) else {}
@@ -152,7 +152,7 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
 
 
 def moments(folder: Path) -> dict[int, Path]:
-    """The weights that were kept on the way, by their step: those of training.snapshots and training.keep."""
+    """The weights saved during training, by step: those of training.snapshots and training.keep."""
     files = [*kept_weights(folder), *weights_in(folder / SNAPSHOTS)]
     return {int(path.stem): path for path in sorted(files, key=lambda path: path.stem)}
 
@@ -180,7 +180,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
                 raise RegardError(f"{best} is missing: restore it, or use --weights last.")
             say(f"note: {folder} has not been validated yet; using its last weights")
         return unflatten(tensors, "model")
-    if best.exists():  # a counted system has one set of numbers
+    if best.exists():  # an n-gram has only one set of weights
         return load_tensors(best)[0]
     raise RegardError(f"{folder} has no weights: its training never started; train it again.")
 
@@ -209,7 +209,7 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
 
 
 def set_weights(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
-    """Weights that are stored in bf16, as `regard import --precision bf16` does, are also computed with in bf16."""
+    """Weights stored in bf16, as by `regard import --precision bf16`, stay in bf16 for computation."""
     if weights and all(weight.dtype == torch.bfloat16 for weight in weights.values()):
         model.to(torch.bfloat16)
     try:
@@ -224,8 +224,9 @@ DRAWING = {nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.n
 
 
 class _Undrawn(TorchFunctionMode):
-    """Weights are not drawn, but left as their memory is. For a tensor without storage PyTorch would also load its
-    compiler, which takes a second."""
+    """Skips the random initialization of weights. (For meta tensors, PyTorch would load its compiler, which takes a
+    second.)
+    """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in DRAWING:
@@ -234,8 +235,9 @@ class _Undrawn(TorchFunctionMode):
 
 
 def build_model(recipe: Recipe, tokenizers: Tokenizers, *, drawn: bool = True) -> Model:
-    """`drawn`: with its first weights; otherwise others must take their place. Code of one's own may draw more than
-    weights, so it always does."""
+    """`drawn`: with initial weights; otherwise the caller must load weights. Your own systems may initialize more than
+    weights, so they are always initialized.
+    """
     kind, settings = load_class(recipe.system), {}
     if tokenizers.source is not None and tokenizers.source is not tokenizers.target:
         settings["source_vocabulary"] = tokenizers.source.vocabulary
@@ -244,15 +246,15 @@ def build_model(recipe: Recipe, tokenizers: Tokenizers, *, drawn: bool = True) -
 
 
 def forbidden_tokens(tokenizer: Tokenizer, unseen: Iterable[int] = (), *, one_line: bool = False) -> list[int]:
-    """Special symbols and unseen byte pieces; where a text must stay one line and one field, also every token with a
-    line end or a tab."""
+    """Special symbols and unseen byte pieces; with `one_line`, also every token with a line end or a tab."""
     breaks = [n for n, token in enumerate(tokenizer.tokens) if one_line and {"\n", "\r", "\t"} & set(token)]
     return [n for n in sorted({*tokenizer.specials, *breaks, *unseen}) if n != tokenizer.eos]
 
 
 def unseen_bytes(tokenizer: Tokenizer, ids: np.ndarray) -> list[int]:
-    """The byte pieces that a training text does not contain: a model never learns where to write them. For ids in the
-    cache, the result is cached beside them, under the same digest of text and tokenizer."""
+    """The byte pieces that a training text does not contain: a model never learns when to generate them. If the ids are
+    cached, the result is cached with them, under the same digest of text and tokenizer.
+    """
     pieces = tokenizer.byte_pieces
 
     def find() -> list[int]:
@@ -268,7 +270,7 @@ def unseen_bytes(tokenizer: Tokenizer, ids: np.ndarray) -> list[int]:
 
 
 def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:
-    """The `unseen_bytes` of a run's training text; none of a run that was imported."""
+    """The `unseen_bytes` of a run's training text; empty for an imported run."""
     corpus = read_facts(folder).get("corpus")
     recorded = corpus.get("unseen_bytes") if isinstance(corpus, dict) else None
     known = {n for n in recorded if isinstance(n, int)} if isinstance(recorded, list) else set()
@@ -276,7 +278,7 @@ def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:
 
 
 def has_source(recipe: Recipe) -> bool:
-    """True if it learns from pairs: it begins with a source, which it translates or labels."""
+    """True if the system learns from pairs: it reads a source, which it translates or labels."""
     return task_of(recipe).has_source
 
 

@@ -29,26 +29,26 @@ def read_metrics(path: Path) -> list[Entry]:
 class History(list[Entry]):
     """The learning curve of a run: a list of dicts, oldest first.
 
-    Each has step, tokens, seconds, loss, perplexity, …; "split" is "valid" in a validation.
+    Each dict has step, tokens, seconds, loss, perplexity, …. In a validation, "split" is "valid".
     """
 
     @property
     def validations(self) -> History:
-        """The validations alone."""
+        """Only the validations."""
         return History(entry for entry in self if entry.get("split") == "valid")
 
     def plot(self, key: str = "loss", axes: Any = None) -> Any:
-        """Draw training and validation against the number of tokens seen.
+        """Plot training and validation metrics against the number of tokens seen.
 
         Args:
-            key: What to draw: "loss", "perplexity" or another key of the dicts.
-            axes: Axes of matplotlib to draw on; without them, new ones.
+            key: The metric to plot: "loss", "perplexity" or another key of the dicts.
+            axes: The Matplotlib axes to draw on. Default: new axes.
 
         Returns:
-            The axes, to change or to save.
+            The Matplotlib axes.
 
         Raises:
-            RegardError: If matplotlib is not installed, or nothing was measured under this key.
+            RegardError: If matplotlib is not installed, or no dict has this key.
         """
         if axes is not None and not hasattr(axes, "plot"):
             raise RegardError(f"axes must be matplotlib axes, not {with_article(type(axes).__name__)}.")
@@ -70,7 +70,7 @@ class History(list[Entry]):
         return axes
 
     def _repr_html_(self) -> str:
-        """In a notebook: the validations as a table, or all there is where none was made."""
+        """In a notebook: the validations as a table, or all rows if there are no validations."""
         rows = self.validations or self
         headings = HEADINGS | {key: key.replace("_", " ") for entry in rows for key in entry}
         return table(rows, headings)

@@ -1,4 +1,4 @@
-"""Runs side by side: which there are below a folder, in which state each is, and in what they differ.
+"""Lists of runs: the runs below a folder, the state of each, and their differences.
 
 Only small files and the headers of the weights are read, so that a hundred runs are listed at once.
 """
@@ -57,12 +57,12 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Summary:
-    """One run, for the command line and the lab: what its small files say, and the state that follows."""
+    """One run, for the command line and the lab: the contents of its small files, and its state."""
 
     folder: Path
     facts: Mapping[str, Any]  # run.json; empty if that is damaged
-    progress: Mapping[str, Any]  # of the checkpoint; empty for a counted run
-    best: Mapping[str, Any]  # the validation that chose the weights, as noted beside them
+    progress: Mapping[str, Any]  # of the checkpoint; empty for an n-gram
+    best: Mapping[str, Any]  # the validation that selected the weights, as noted in their file
     state: str  # running, done, stopped, damaged or not begun
     damage: str  # why it cannot be opened
 
@@ -101,7 +101,7 @@ def summarize(folder: Path, cached: Cached = read_now) -> Summary:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """One run as a row of `regard runs`, with the figure by which its weights were chosen."""
+    """One run as a row of `regard runs`, with the metric that selected its weights."""
     run = summarize(folder)
     recipe, corpus = mapping(run.facts.get("recipe")), mapping(run.facts.get("corpus"))
     readable = not run.damage
@@ -124,7 +124,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def _best(note: Mapping[str, Any]) -> dict[str, Any]:
-    """The figure of the best validation: BLEU where the weights were chosen by it, else perplexity."""
+    """The metric of the best validation: BLEU if it selected the weights, otherwise perplexity."""
     loss = note.get("validation_loss")
     if isinstance(note.get("bleu"), (int, float)):
         return {"best": note["bleu"], "measure": "bleu", "best_step": note.get("step")}
@@ -150,7 +150,7 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
                     yield from _files(Path(entry.path))
                 else:
                     yield entry
-    except OSError:  # it may not be read, or is gone by now
+    except OSError:  # it is not readable, or was deleted in the meantime
         return
 
 
@@ -167,7 +167,7 @@ ORDER = ("system", "size", "from", "data", "model", "training")
 
 
 def compare_runs(folders: Sequence[Path]) -> dict[str, Any]:
-    """The figures of several runs, the settings in which they differ, and whether the figures can be compared."""
+    """The metrics of several runs, the settings in which they differ, and whether the metrics can be compared."""
     if len(folders) < 2:
         raise RegardError("Name at least two runs: regard runs compare runs/one runs/two.")
     facts = [read_facts(folder) for folder in folders]  # refuses what is no run, in a sentence
@@ -184,7 +184,7 @@ def compare_runs(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def _settings(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every setting by its name; then what is no setting and may explain a difference."""
+    """Every setting by its name, followed by other facts that may explain a difference."""
     for part, values in mapping(facts.get("recipe")).items():
         if isinstance(values, Mapping):
             yield from ((f"{part}.{name}", value) for name, value in values.items())
@@ -219,6 +219,6 @@ def _comparable(rows: Sequence[Mapping[str, Any]], facts: Sequence[Mapping[str, 
 
 
 def short_names(folders: Sequence[str]) -> list[str]:
-    """The runs' own names where no two are the same, else their paths."""
+    """The names of the runs if they are all different, otherwise their paths."""
     names = [re.sub(r"[\\/]+$", "", folder).replace("\\", "/").rpartition("/")[2] for folder in folders]
     return names if len(set(names)) == len(names) else list(folders)

@@ -1,4 +1,4 @@
-"""A run's folder while a process works in it: free for a new run, locked against others, cleaned after a kill."""
+"""Locks of run folders: check that a folder is free, lock it against other processes, clean it after a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWN_FILES = {
 
 
 def check_free(folder: Path) -> None:
-    """A new run may begin where nothing is, or where a training was killed before it had begun."""
+    """A new run needs a folder that does not exist, is empty, or was left by a training killed at its start."""
     if (folder / "run.json").exists():
         raise RegardError(f"{folder} already exists: `regard resume {folder}` continues it, or choose another --run.")
     if not os.path.lexists(folder):
@@ -38,7 +38,7 @@ def check_free(folder: Path) -> None:
 
 
 def others_files(folder: Path, own: Collection[str]) -> set[str]:
-    """The names in a folder that no killed start left; `own` are those that a start makes."""
+    """The names in a folder that were not left by a killed start; `own` are the names that a start creates."""
     left = {path.name for path in folder.iterdir()} - {".lock"}
     if was_begun(folder):
         left = {name for name in left if name not in own and name != BEGINNING and not is_partial(name)}
@@ -46,14 +46,14 @@ def others_files(folder: Path, own: Collection[str]) -> set[str]:
 
 
 def begin(folder: Path) -> None:
-    """Mark a folder that is held as one in which a start makes files, and remove what a killed one was writing."""
+    """Mark a locked folder as one in which a training is starting, and remove unfinished files of a killed start."""
     remove_partial_files(folder)
     if not was_begun(folder):
         write_text(folder / BEGINNING, BEGUN, new=True)
 
 
 def was_begun(folder: Path) -> bool:
-    """True if a training here ended before there was a run. A user's own file of that name has other contents."""
+    """True if a training was killed here before it created a run. (A user's file of that name has other contents.)"""
     path = folder / BEGINNING
     try:
         plain = not path.is_symlink() and path.is_file() and path.stat().st_size == len(BEGUN.encode())
@@ -73,8 +73,9 @@ def check_encodable(folder: Path) -> None:
 
 @contextmanager
 def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
-    """The folder asked for, if it is free, or runs/SYSTEM-CORPUS, numbered if that is taken; held until the work in it
-    is done. It is looked at while it is held, so that of two trainings one is refused."""
+    """The requested folder, if it is free, or runs/SYSTEM-CORPUS, numbered if that exists. It is locked until the work
+    in it is done, and checked under the lock, so two trainings cannot use the same folder.
+    """
     corpus = "".join(filter(str.isprintable, Path(recipe.data.corpus).stem))[:100]
     default = Path("runs") / f"{find(recipe.system).label}-{corpus}"
     if folder is not None:
@@ -93,13 +94,13 @@ def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def free_folder(wanted: Path) -> Iterator[Path]:
-    """A new folder: `wanted`, or wanted-2, wanted-3, … whichever does not exist yet; gone again if it stays empty."""
+    """A new folder: `wanted`, or the first of wanted-2, wanted-3, … that does not exist; removed if it stays empty."""
     free, number, made = wanted, 1, not wanted.parent.exists()
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
         while True:
             with suppress(FileExistsError):
-                free.mkdir()  # of several processes one makes it
+                free.mkdir()  # only one of several processes creates it
                 break
             number += 1
             free = wanted.with_name(f"{wanted.name}-{number}")
@@ -117,8 +118,9 @@ def free_folder(wanted: Path) -> Iterator[Path]:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, and held against other processes until the work in it is done; gone again if it was
-    made for nothing."""
+    """The folder, created if necessary, and locked until the work in it is done; a new folder that stays empty is
+    removed.
+    """
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +131,7 @@ def claimed(folder: Path) -> Iterator[None]:
             yield
         except BaseException:
             if [path.name for path in folder.iterdir()] == [".lock"]:
-                with suppress(OSError):  # where files that are open cannot be removed
+                with suppress(OSError):  # on systems where open files cannot be removed
                     (folder / ".lock").unlink()
                     if made:
                         folder.rmdir()

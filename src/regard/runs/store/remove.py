@@ -1,4 +1,4 @@
-"""A run renamed or removed: never one that is being trained, never through a link, never a file that is not ours."""
+"""Rename or remove a run: never during training, never through a link, and never a file that Regard did not write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_FILES = {
     "metrics.jsonl", "result.json", "mlflow.json", BEGINNING, ".lock",
 }  # fmt: skip
 LAST = (BEGINNING, "run.json", ".lock")
-OWN_FOLDERS = {  # and what the names of their files are like
+OWN_FOLDERS = {  # and the pattern of their files' names
     "kept": r"[0-9]+\.safetensors",
     "snapshots": r"[0-9]+\.safetensors",
     "tensorboard": r"events\.out\.tfevents\..*",
@@ -32,7 +32,7 @@ OWN_FOLDERS = {  # and what the names of their files are like
 
 
 def check_run(folder: Path) -> None:
-    """Refuse what is not itself the folder of a run of one's own."""
+    """Refuse a path that is not the folder of the user's own run."""
     check_own(folder)
     if folder.is_symlink():
         raise RegardError(f"{folder} is a symbolic link: name the folder {os.path.realpath(folder)} itself.")
@@ -47,14 +47,14 @@ def check_run(folder: Path) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Did Regard write run.json, or where that is damaged or missing, the recipe or the mark of a beginning?"""
+    """True if Regard wrote run.json or, if that is damaged or missing, the recipe or the mark of a start."""
     with suppress(RegardError):
         return isinstance(read_facts(folder).get("recipe"), dict)
     if (folder / "run.json").is_file():
         with suppress(RegardError, ValueError, RecursionError):
             facts = json.loads(read_whole(folder / "run.json", MAX_JSON_BYTES))
             if not isinstance(facts, dict) or not {"format", "regard"} <= facts.keys():
-                return False  # whole, and someone else's
+                return False  # complete, but not written by Regard
     with suppress(RegardError):
         if read_whole(folder / BEGINNING, MAX_JSON_BYTES).decode("utf-8", "replace") == BEGUN:
             return True
@@ -70,7 +70,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def rename_run(folder: Path, name: str) -> Path:
-    """Give a run another name in the folder in which it lies."""
+    """Rename a run within its parent folder."""
     check_run(folder)
     if not name or name != Path(name).name or name.startswith(".") or not name.isprintable() or "\\" in name:
         raise RegardError(f"{name!r} is not a valid name: give one without folders; the run stays in {folder.parent}.")
@@ -87,8 +87,9 @@ def rename_run(folder: Path, name: str) -> Path:
 
 
 def check_removable(folder: Path) -> None:
-    """Refuse what is neither a run nor what is left of one whose removal was cut short: a folder with nothing in it but
-    the lock."""
+    """Refuse a folder that is neither a run nor the remains of an interrupted removal (a folder that contains only the
+    lock).
+    """
     if (
         folder.is_symlink()
         or not folder.is_dir()
@@ -98,9 +99,10 @@ def check_removable(folder: Path) -> None:
 
 
 def remove_run(folder: Path) -> list[Path]:
-    """Remove what Regard wrote into a run, and its folder if nothing else lies there; what was left alone.
+    """Remove the files that Regard wrote into a run, and its folder if it is then empty; returns the names that were
+    kept.
 
-    What says that it is a run goes last: a removal that is cut short can be made again.
+    The files that mark it as a run are removed last, so an interrupted removal can be repeated.
     """
     check_removable(folder)
     with _held(folder):
@@ -122,7 +124,7 @@ def remove_run(folder: Path) -> list[Path]:
 
 
 def _own_names(folder: Path) -> set[str]:
-    """The page and the copied code of a run, if they are what Regard wrote there."""
+    """The report and the copied code of a run, if Regard wrote them."""
     from regard.systems.own.code import read_code
 
     found = set()
@@ -151,8 +153,8 @@ def _remove_inside(folder: Path, pattern: str) -> list[Path]:
 
 
 def _held(folder: Path) -> AbstractContextManager[None]:
-    """The run, held so that no training begins in it."""
-    if sys.platform == "win32":  # there an open file keeps its folder from being moved or removed
+    """The run, locked so that no training starts in it."""
+    if sys.platform == "win32":  # there, a folder with an open file cannot be moved or removed
         with try_lock(folder / ".lock"):
             return nullcontext()
     return try_lock(folder / ".lock")

@@ -1,4 +1,4 @@
-"""The part that tasks on pairs share: a source comes in, and an answer to it goes out."""
+"""The common part of tasks on pairs: a source in, an answer out."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PairTask(Task):
         return self.data.cut(recipe, corpus, tokenizers)
 
     def trained_on(self, folder: Path, recipe: Recipe) -> Pairs:
-        """Pairs that were dropped, since a side was empty or too long, were not trained on."""
+        """The pairs that the run was trained on, without those dropped because a side was empty or too long."""
         from regard.runs.store.folder import open_tokenizers
         from regard.text.tokenizers.pair_tokens import cached_token_pairs
 

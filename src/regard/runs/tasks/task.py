@@ -32,20 +32,20 @@ TRACE = "top", "gradients", "intervene"  # options that the trace of every task 
 
 
 class Task(ABC):
-    """Everything that the systems of one task do differently from those of another."""
+    """The operations that differ between tasks."""
 
     name: ClassVar[str]  # as the catalogue of systems calls it
     noun: ClassVar[str]  # a system of this task, with its article
     purpose: ClassVar[str]  # the rest of the sentence "runs/mine is a transformer, …"
     verb: ClassVar[str]  # the command that uses its runs
-    has_source: ClassVar[bool]  # it reads a source, which has its own tokenizer
+    has_source: ClassVar[bool]  # it reads a source with its own tokenizer
     data_settings: ClassVar[type]
     training_settings: ClassVar[type]
     fixed: ClassVar[Mapping[str, str]] = {}  # settings of [training] that a resume may not change, and why
     options: ClassVar[Mapping[str, Collection[str]]] = {}  # by verb, the command-line options for this task alone
     inside: ClassVar[Mapping[str, Collection[str]]] = {}  # by method of a run, the options of a look inside that it has
     comparison: ClassVar[str] = ""  # module:object, its `ComparedTask`; "": they cannot be compared
-    reference: ClassVar[str] = "reference"  # how a page calls the right answer to a held-out example
+    reference: ClassVar[str] = "reference"  # the name of the right answer to a held-out example, on a page
 
     # -- data ----------------------------------------------------------------------------------------------------------
 
@@ -65,7 +65,9 @@ class Task(ABC):
         """New tokenizers, from the training split."""
 
     def resolved_data(self, recipe: Recipe, corpus: Corpus | PairCorpus, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Settings of [data] that this task decides by the corpus and the tokenizers, besides those of every task."""
+        """The settings of [data] that this task, in addition to those of every task, derives from corpus and
+        tokenizers.
+        """
         return {}
 
     def reading_tokenizer(self, tokenizers: Tokenizers) -> Tokenizer:
@@ -89,7 +91,7 @@ class Task(ABC):
         """The run of a model with its weights."""
 
     def texts(self, run: Any, count: int) -> list[str]:
-        """Texts that a run writes by itself; none where it needs a source."""
+        """Texts that a run generates without input; empty if it needs a source."""
         return []
 
     def answers(self, run: Any, sources: Sequence[str]) -> list[str]:
@@ -97,7 +99,7 @@ class Task(ABC):
         return []
 
     def described_answers(self, run: Any, sources: Sequence[str]) -> list[str]:
-        """`answers` as a page shows them."""
+        """`answers`, formatted for a page."""
         return self.answers(run, sources)
 
     def evaluate(self, run: Any, split: str | None, **options: Any) -> dict[str, Any]:
@@ -105,7 +107,7 @@ class Task(ABC):
         return dict(run.evaluate(split, **options))
 
     def score(self, run: Any, items: Iterable[Any], before: int | None = None) -> Iterator[Any]:
-        """The log-probability of each line or pair; `before` lines of a pipe came earlier, None: a file is read."""
+        """The log-probability of each line or pair. `before`: the number of earlier lines of a pipe; None: a file."""
         scores: Iterator[Any] = run.score(items)
         return scores
 

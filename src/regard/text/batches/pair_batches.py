@@ -122,7 +122,7 @@ def _sorted(pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray
 def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
     """The start of each batch in the order, and the end of the order; each batch has as many rows as fit.
 
-    Only BPE-dropout can make a single pair larger than the budget; it is then a batch by itself.
+    Only BPE-dropout can make a single pair larger than the budget; it is then a separate batch.
     """
     bounds, start = [0], 0
     longest_source = longest_target = 1  # <eos>
@@ -149,7 +149,7 @@ def _halved(bounds: np.ndarray, steps: int) -> np.ndarray:
 def pair_batches_in_order(pairs: TokenPairs, batch_tokens: int) -> Iterator[tuple[PairBatch, np.ndarray]]:
     """All pairs for evaluation, in batches of similar lengths: each batch, and the indices [N] of its pairs.
 
-    A pair that is larger than `batch_tokens` is a batch alone.
+    A pair that is larger than `batch_tokens` is a separate batch.
     """
     order = _sorted(pairs, None)
     for start, stop in pairwise(_cut(pairs, order, batch_tokens)):

@@ -32,9 +32,9 @@ from regard.text.split import PairOverlap, are_labels, by_character, count_pair_
 BUCKETS = 1 << 18  # into which letter triples are hashed
 EVIDENCE = 6.0  # nats by which a pair must be likelier with its sides exchanged
 RATIO = 3.0  # times longer or shorter than usual: probably not a translation
-ENOUGH = 20  # least characters of the longer side for a meaningful ratio
+ENOUGH = 20  # minimum characters of the longer side for a meaningful ratio
 MONSTROUS = 5  # times longer than all but one line in a hundred
-COMMON = 0.05  # least share of a column's letters for a script to belong there
+COMMON = 0.05  # minimum share of a column's letters for a script to belong there
 JAPANESE = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "BOPOMOFO": "CJK"}
 
 
@@ -62,7 +62,7 @@ class PairFileReport:
     random_leak: PairOverlap  # the overlap that a random split of 5 % would have
     findings: tuple[Oddity, ...]
     labels: Mapping[str, int]  # lines of each target, the commonest first, where targets are labels; else empty
-    refused: str = ""  # the sentence with which training would stop
+    refused: str = ""  # the error with which training would stop
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _random_leak(sources: Sequence[str], targets: Sequence[str]) -> PairOverlap:
     trained_sources, trained_targets = {one for one, _ in known}, {other for _, other in known}
     both, chosen = set(known), [pair for pair, out in zip(pairs, held_out) if out]
     return PairOverlap(
-        "a random test split",
+        "a random 5 % test split",
         len(chosen),
         sum(one in trained_sources for one, _ in chosen),
         sum(other in trained_targets for _, other in chosen),

@@ -59,7 +59,7 @@ class FileReport:
     longest_line: int  # its number
     unknown_rate: float | None  # share of held-out words outside the 10,000 most frequent; None: nothing held out
     oddities: tuple[Oddity, ...]
-    refused: str = ""  # the sentence with which training would stop
+    refused: str = ""  # the error with which training would stop
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class _Survey:
         self._lengths, self._hashes = array("Q"), array("Q")
         self._odd: dict[str, list[int]] = {}  # what: number of lines, first line
         self._bytes, self._plain_ends, self._blank, self._ascii, self._mark = 0, 0, 0, True, False
-        if isinstance(text, FileLines):  # reads bytes: lines that are not UTF-8 are counted, not refused
+        if isinstance(text, FileLines):  # reads bytes: lines that are not UTF-8 are counted, not an error
             with reading_text(text.path, text.encoding) as stream:
                 for number, raw in enumerate(bounded_lines(stream, repr(str(text.path))), 1):
                     self._read(number, raw)

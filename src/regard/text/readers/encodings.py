@@ -1,7 +1,7 @@
 """Text encodings: the name that a user gives, and the likely encoding of a file that is not UTF-8.
 
 Each candidate decodes a sample. The one wins whose words fit best: letters of its own script, cased as words are, and
-Latin words with mostly unaccented letters. So a sentence can name the option to add; nothing is decoded by a guess.
+Latin words with mostly unaccented letters. So an error can suggest the option to add; nothing is decoded by guessing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from regard.base.errors import RegardError
 
 UTF8 = "utf-8"
 NOT_OF_FILES = {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
-CANDIDATES = {  # in this order where they fit equally well
+CANDIDATES = {  # in this order if they fit equally well
     "cp1252": "LATIN",
     "cp1250": "LATIN",
     "cp932": "HIRAGANA KATAKANA CJK",
@@ -61,7 +61,7 @@ def likely_encoding(sample: bytes) -> str:
     if wide := _wide(sample):
         return wide
     lines = [line for line in sample.splitlines() if not line.isascii()]
-    text = b"\n".join(lines[:-1] or lines)  # the last line may be cut
+    text = b"\n".join(lines[:-1] or lines)  # the last line may be incomplete
     fits = {name: _fit(text, name, scripts) for name, scripts in CANDIDATES.items()}
     best = max(fits, key=fits.__getitem__)
     return best if fits[best] > 0.5 else ""
@@ -84,7 +84,7 @@ def _fit(text: bytes, encoding: str, scripts: str) -> float:
     words = [word for word in WORD.findall(decoded) if not word.isascii()]
     wrong = len(WRONG.findall(decoded))
     if scripts == "LATIN" and not words:
-        return 0.9 if wrong == 0 else 0.0  # quotes and dashes alone
+        return 0.9 if wrong == 0 else 0.0  # only quotes and dashes
     fit = sum(_looks_right(word, scripts) for word in words) / max(1, len(words) + wrong)
     if scripts.startswith("HIRAGANA") and not KANA.search(decoded):
         return min(fit, 0.4)

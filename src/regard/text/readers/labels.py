@@ -23,7 +23,7 @@ from regard.text.tokenizers.pair_tokens import MAX_PAIR_TOKENS, TokenPairs, enco
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 MAX_LABELS = 1000  # more than this are not labels
-FEW_LABELS = 10  # a file of few lines may have this many
+FEW_LABELS = 10  # a short file may have this many
 
 
 def clean(label: str) -> str:
@@ -69,7 +69,7 @@ def encode_labelled(
     longest: int = MAX_PAIR_TOKENS,
     truncate: bool = False,
 ) -> TokenPairs:
-    """The ids of all lines that have a text and a label; a target is its label alone, with no `<eos>` after it."""
+    """The ids of all lines that have a text and a label; a target is only its label, without `<eos>`."""
     encoded = encode_pairs(pairs, source_tokenizer, target_tokenizer, longest=longest, truncate=truncate)
     target = numbers_of([pairs.targets[index] for index in encoded.kept], target_tokenizer)
     unknown = int(np.count_nonzero(target == target_tokenizer.unk))

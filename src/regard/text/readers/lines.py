@@ -108,7 +108,7 @@ def skip_to(stream: BinaryIO, offset: int) -> None:
 
 
 def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The lines of a stream with their ends; `name` is what an error calls it."""
+    """The lines of a stream with their ends; `name` is its name in errors."""
     read = partial(stream.readline, MAX_LINE_BYTES + 1)
     for number, raw in enumerate(iter(read, b""), 1):
         if len(raw) > MAX_LINE_BYTES:

@@ -3,8 +3,8 @@
 pairs.tsv                        source⇥target; any table of `tables.py`: .csv, .tmx, .xlf, .jsonl, .parquet, …
 corpus/train.tsv, valid.tsv, …   the same, already split
 corpus/train.de, train.en, …     parallel (Moses) files: line n of one is the translation of line n of the other
-corpus/train                     two such files alone
-corpus/train/data-0….arrow       a Hugging Face dataset as it is stored on disk, or its train-0….parquet files
+corpus/train                     only two such files
+    corpus/train/data-0….arrow       a Hugging Face dataset as stored on disk, or its train-0….parquet files
 """
 
 from __future__ import annotations

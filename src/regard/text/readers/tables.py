@@ -114,7 +114,7 @@ def refusing(path: Path) -> Problem:
 
 def one_line(text: str) -> str:
     """A field as one line without space around it."""
-    if text.isprintable():  # so it holds no line end
+    if text.isprintable():  # so it contains no line end
         return text.strip()
     return " ".join(filter(None, map(str.strip, LINE_ENDS.split(text))))
 

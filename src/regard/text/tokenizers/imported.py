@@ -1,4 +1,4 @@
-"""Another program's tokenizer, used as it is: byte-level pieces (GPT-2, Llama 3, Qwen) or SentencePiece's (Llama 2).
+"""Another program's tokenizer, used unchanged: byte-level pieces (GPT-2, Llama 3, Qwen) or SentencePiece's (Llama 2).
 
     a line   →   begin, its pieces, eos            begin = eos in Regard's own tokenizers
 
@@ -128,7 +128,7 @@ class ImportedTokenizer(Tokenizer):
 
     @property
     def byte_pieces(self) -> list[int]:
-        """None: which pieces a text does not contain says nothing about what the model has learned elsewhere."""
+        """None: pieces that a text does not contain may have been learned from other texts."""
         return []
 
     @cached_property
@@ -158,7 +158,7 @@ def boundaries_of(there: dict[str, Any]) -> tuple[str, str] | None:
 def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> ImportedTokenizer:
     """A tokenizer of the library as one of Regard's, for a model with this many rows in its table.
 
-    Raises a RegardError whose sentence begins with what is wrong, for the caller to put the file before it.
+    Raises a RegardError whose sentence begins with the problem, so that the caller can put the file's name before it.
     """
     there = json.loads(engine.to_str())
     kind = there["model"].get("type")

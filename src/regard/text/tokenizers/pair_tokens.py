@@ -35,7 +35,7 @@ class TokenPairs:
     kept: np.ndarray  # [N] indices of the kept pairs
     dropped: Mapping[str, int]  # reason → pairs
     truncated: int  # pairs with a truncated side
-    longest: int  # most tokens of a side, <eos> aside
+    longest: int  # maximum tokens of a side, without <eos>
     characters: int  # of the kept targets, normalized, a line end counting as one
     unknown: int  # target tokens that are <unk>
 

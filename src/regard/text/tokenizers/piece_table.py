@@ -1,4 +1,4 @@
-"""Pieces of text found by their bytes, all of a text at once: no string is made of a piece that was met before.
+"""Pieces of text found by their bytes, for a whole text at once: known pieces are never made into strings.
 
     "the cat\\n"  ->  bytes  ->  where pieces begin and how long they are  ->  64-bit keys  ->  their numbers
 
@@ -52,7 +52,7 @@ def cut_words(text: bytes) -> Pieces:
 
 
 def cut_spaced(text: bytes) -> Pieces:
-    """Words with the white space before them, as byte pairs need them; each line end is a piece."""
+    """Words with the white space before them, as byte pairs require; each line end is a piece."""
     symbols = np.frombuffer(text, np.uint8)
     line_end, white = symbols == ord("\n"), _white(symbols)
     start = line_end.copy()

@@ -68,7 +68,7 @@ class Tokenizer:
         self.vocabulary: int = engine.get_vocab_size()
         self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of stored ids
         self.eos: int = 0
-        self.begin: int = self.eos  # what a fresh state reads first
+        self.begin: int = self.eos  # the token that an initial state reads first
         self.unk: int | None = 1 if self.kind in ("word", "char") else None
         self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)
         self.lossless: bool = self.kind in ("byte", "bpe") and self.normalisation == "none"
@@ -124,7 +124,7 @@ class Tokenizer:
 
     @property
     def json(self) -> str:
-        """All of it as one line of JSON, which `from_json` reads."""
+        """The whole tokenizer as one line of JSON, which `from_json` reads."""
         return str(self._engine.to_str())
 
     def save(self, path: str | Path) -> None:
@@ -170,8 +170,9 @@ class Tokenizer:
         return ids, ends
 
     def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalized,
-        and composes with nothing: so pieces may be cut first, and the engine normalizes those it has not met."""
+        """The ids of any text, as `encode_normalised` gives them. Normalization keeps white space and composes nothing
+        with it, so pieces can be split first, and the engine normalizes only new ones.
+        """
         return self.encode_normalised(self.normalise(text) if self.kind in ("char", "byte") else text)
 
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -217,7 +218,7 @@ class Tokenizer:
         self._looked_up = 0  # pieces that were looked up as strings since the table was made
 
     def _number_pieces(self, text: str) -> np.ndarray:
-        """The number of each piece of the text. In a long text those that were met before are found by their bytes."""
+        """The number of each piece of the text. In a long text, known pieces are found by their bytes."""
         if self._piece_table is None or len(text) < SHORT_TEXT:
             number = self._number_strings(self._cut_strings(valid_unicode(text)))
         else:
@@ -278,8 +279,9 @@ class Tokenizer:
         return {symbol: vocabulary[symbol] for symbol in BYTE_SYMBOLS}
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids: `<eos>` is a line end; words are joined with normal spacing. Bytes that do not make a whole
-        character are left out, so the text of a beginning is the beginning of the text."""
+        """The text of ids: `<eos>` is a line end; words are joined with normal spacing. Incomplete characters are left
+        out, so the text of a prefix is a prefix of the text.
+        """
         if self.kind in ("byte", "bpe"):
             return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "ignore")
         words = ["\n" if symbol == self.eos else self.tokens[symbol] for symbol in ids]
@@ -294,7 +296,7 @@ class Tokenizer:
 
     @property
     def token_bytes(self) -> list[bytes]:
-        """The UTF-8 bytes that each token writes; of a word, without the space before it."""
+        """The UTF-8 bytes of each token; for words, without the space before them."""
         return [token.encode() for token in self.tokens] if self.kind in ("word", "char") else self._bytes
 
     @property

@@ -1,6 +1,6 @@
 """Exercise additive-score: Bahdanau's score and context (chapter 4 of the course).
 
-Instead of one vector for the whole source, the decoder makes itself a new one at every step: an average of the
+Instead of using one vector for the whole source, the decoder computes a new one at every step: an average of the
 encoder's states h_1 … h_S, weighted by how well each fits its own state q (Bahdanau, Cho and Bengio 2015). The score
 is a small network, so q and h may have different widths:
 

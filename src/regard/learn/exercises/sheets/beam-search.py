@@ -1,11 +1,11 @@
-"""Exercise beam-search: keep the best few beginnings (chapter 4 of the course).
+"""Exercise beam-search: keep the best few hypotheses (chapter 4 of the course).
 
-Greedy decoding cannot take back a bad first word. Beam search keeps the `width` best beginnings (hypotheses), extends
-each by every word, and keeps the best `width` of all these candidates again, wherever they come from:
+Greedy decoding cannot take back a bad first word. Beam search keeps the `width` best hypotheses (beginnings), extends
+each by every word, and keeps the best `width` of all these candidates, whichever hypothesis they extend:
 
     score(y_1 … y_t) = log P(y_1) + … + log P(y_t | y_1 … y_{t-1})
 
-Here is one such step; ending and choosing the winner are done elsewhere.
+This exercise is one such step, without ending hypotheses and choosing the best one.
 
 Fill in the blank below, then run: regard exercise check FILE
 """

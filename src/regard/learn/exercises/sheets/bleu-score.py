@@ -1,8 +1,8 @@
 """Exercise bleu-score: clipped precision and the brevity penalty (chapter 4 of the course).
 
-BLEU asks how many of a translation's n-grams are in the reference, for n = 1, 2, 3, 4. An n-gram counts at most as
-often as the reference has it (it is clipped), or "the the the the" would be perfect. Precision alone favours short
-translations, so one that is shorter than the reference pays:
+BLEU measures how many of a translation's n-grams are in the reference, for n = 1, 2, 3, 4. An n-gram counts at most as
+often as it occurs in the reference (its count is clipped); otherwise "the the the the" would be perfect. Precision
+alone favors short translations, so a translation that is shorter than the reference is penalized:
 
     p_n  = Σ_g min(count in translation, count in reference) / number of n-grams of the translation
     BLEU = 100 · min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼          c, r: words of the translation and of the reference

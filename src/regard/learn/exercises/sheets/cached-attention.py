@@ -1,8 +1,8 @@
 """Exercise cached-attention: one word at a time, with the same answer (chapter 6 of the course).
 
-Attention is parallel while it is trained and sequential while it writes. When a new word arrives, the keys and values
-of the words before it have not changed: they are kept, in the cache. The new word adds its own key and value, and its
-query looks at all of them, its own included. Step by step that gives exactly what the causal mask gives at once.
+Attention is parallel in training and sequential in generation. When a new word arrives, the keys and values of the
+words before it have not changed: they are in the cache. The new word adds its own key and value, and its query attends
+to all of them, including its own. Step by step, this gives exactly the same result as the causal mask in one pass.
 
     K ← [K ; k_t],  V ← [V ; v_t]          y_t = softmax(q_t Kᵀ / √d) V
 

@@ -1,7 +1,7 @@
 """Exercise causal-mask: hide the words that come later (chapter 6 of the course).
 
 During training, attention reads a whole sentence at once. A position that could see the next word would only copy
-it. So position t may look at positions 1 … t, itself included, and never ahead:
+it. So position t may attend to positions 1 … t, including itself, and never to later ones:
 
     query 1 sees   k₁                a_1 has one entry
     query 2 sees   k₁ k₂             a_2 has two

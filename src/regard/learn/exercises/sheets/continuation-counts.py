@@ -1,6 +1,6 @@
 """Exercise continuation-counts: Kneser and Ney's counts (chapter 1 of the course).
 
-How probable is a word in a context that was never seen? Not as its frequency says: "Francisco" is frequent, but only
+How probable is a word in a context that was never seen? Its frequency is misleading: "Francisco" is frequent, but only
 after "San". Kneser and Ney count in how many different contexts a word has been seen, however often in each:
 
     a(w) = number of different words h with count(h w) > 0

@@ -1,7 +1,7 @@
 """Exercise corpus-perplexity: perplexity, over all tokens (chapter 1 of the course).
 
 The loss of a text is the average negative log-likelihood over all its tokens, whatever line they are in. Perplexity
-is its exponential: among how many equally probable words would the model have to guess?
+is its exponential: the number of equally probable words among which the model would have to guess.
 
     PPL = exp( − (1/N) Σ log P(token) )            the sum and N go over all tokens of all lines
 

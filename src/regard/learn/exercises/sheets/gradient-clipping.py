@@ -1,9 +1,9 @@
 """Exercise gradient-clipping: scale big gradients (chapter 3 of the course).
 
-Through many steps a gradient can explode, and one such optimizer step ruins the weights. Clipping bounds the
-norm of the whole gradient, that of all parameters together as one long vector g:
+Over many steps a gradient can explode, and one such optimizer step ruins the weights. Clipping bounds the
+norm of the whole gradient, with all parameters together as one long vector g:
 
-    ‖g‖ = √(Σ g_i²)  over all parameters           g ← g · c / ‖g‖   if ‖g‖ > c,   else g stays
+    ‖g‖ = √(Σ g_i²)  over all parameters           g ← g · c / ‖g‖   if ‖g‖ > c,   else unchanged
 
 The direction stays the same: only the length changes.
 

@@ -1,12 +1,12 @@
 """Exercise gru-gates: the GRU's two gates (chapter 3 of the course).
 
-The gated recurrent unit does without a cell. One gate filters the past before it meets the new word, the other
-decides how much of the past stays:
+The gated recurrent unit has no cell. One gate filters the past before it is combined with the new word; the other
+decides how much of the past is kept:
 
     reset       r = σ(W_r x + U_r h + b_r)
     update      z = σ(W_z x + U_z h + b_z)
     candidate   n = tanh(W_n x + b_n + r * (U_n h))       the reset gate acts after U_n
-    new state   h' = z * h + (1 − z) * n                  z is what stays of the past
+    new state   h' = z * h + (1 − z) * n                  z is the share of the past
 
 Fill in the blank below, then run: regard exercise check FILE
 """

@@ -1,6 +1,6 @@
 """Exercise kernel-regression: Nadaraya and Watson, attention by distance (chapter 5 of the course).
 
-Long before attention had its name, statistics predicted the value at a new point as an average of known values, in
+Long before attention got its name, statisticians predicted the value at a new point as an average of known values, in
 which near points count more:
 
     f(q) = Σ_i K(u_i) v_i / Σ_j K(u_j),        u_i = |q − k_i| / h,        K(u) = exp(−u²/2)

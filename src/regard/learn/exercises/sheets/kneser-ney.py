@@ -1,12 +1,12 @@
 """Exercise kneser-ney: Kneser and Ney's discount (chapter 1 of the course).
 
-A count of 1 is partly luck. Smoothing takes a discount D off every count that is not 0, and gives what it has freed
-to the words in proportion to a lower order's probabilities, P(w), which needs no context:
+A count of 1 is partly luck. Smoothing subtracts a discount D from every count that is not 0, and distributes the freed
+probability over all words in proportion to the lower order's probabilities P(w), which need no context:
 
     P(w | h) = (count(h w) − D(count)) / count(h ·) + γ(h) P(w),        γ(h) = Σ_w D(count(h w)) / count(h ·)
 
 D(0) = 0, and there are three discounts, D(1), D(2), D(3 and more) (Chen and Goodman 1999). Each row sums to 1 again.
-A word h that was never seen before another says nothing: P(w | h) is then P(w).
+If h was never seen before another word, P(w | h) = P(w).
 
 Fill in the blank below, then run: regard exercise check FILE
 """

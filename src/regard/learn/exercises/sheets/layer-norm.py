@@ -1,11 +1,11 @@
 """Exercise layer-norm: layer normalization (chapter 5 of the course).
 
-Each vector on its own is shifted to mean 0 and scaled to variance 1, over its D components; then each component gets
-a gain and a bias of its own, which are learned:
+Each vector is shifted to mean 0 and scaled to variance 1 over its D components; then each component gets its own
+learned gain and bias:
 
     y = a * (x − mean(x)) / √(var(x) + ε) + b             var(x) = mean((x − mean(x))²): divided by D, not by D − 1
 
-No vector looks at another one, so the normalization can neither leak the future nor mix the rows of a batch.
+No vector depends on another one, so the normalization can neither leak the future nor mix the rows of a batch.
 
 Fill in the blank below, then run: regard exercise check FILE
 """

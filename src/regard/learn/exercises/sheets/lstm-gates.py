@@ -1,7 +1,7 @@
 """Exercise lstm-gates: the LSTM's cell and its gates (chapter 3 of the course).
 
 The plain recurrent network overwrites its whole state at every step. The LSTM keeps a second vector, the cell c, and
-gates decide what happens to each of its components. A gate lies between 0 (closed) and 1 (open):
+gates decide what happens to each of its components. A gate is between 0 (closed) and 1 (open):
 
     forget   f = σ(…)         how much of the old cell stays
     store    i = σ(…)         how much of the new content is written
@@ -10,7 +10,7 @@ gates decide what happens to each of its components. A gate lies between 0 (clos
 
     c_t = f * c_{t-1} + i * g            h_t = o * tanh(c_t)
 
-Along c the gradient is only multiplied by f: that is why it lives longer than in the plain network.
+Along c the gradient is only multiplied by f, so it survives longer than in the plain network.
 
 Fill in the blank below, then run: regard exercise check FILE
 """

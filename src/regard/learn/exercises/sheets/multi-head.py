@@ -1,8 +1,8 @@
 """Exercise multi-head: several heads side by side (chapter 6 of the course).
 
 One softmax gives one average. Several heads give several: the D components of query, key and value
-are cut into H pieces of d = D / H neighbouring components, each piece attends on its own, and the outputs are put
-side by side again:
+are split into H pieces of d = D / H neighboring components, each piece attends separately, and the outputs are
+concatenated:
 
     head_h = Attention(Q_h, K_h, V_h)            MultiHead = [head_1 ; … ; head_H]
 

@@ -1,8 +1,8 @@
 """Exercise residual-block: the Transformer's block (chapter 6 of the course).
 
-A block has two sublayers: attention mixes positions, the feed-forward network works on each. Neither replaces x: each
-adds to it, so that gradients pass straight down through the sum. In the order of GPT-2 (pre-norm) a sublayer reads
-the normalized x, and adds to x as it is:
+A block has two sublayers: attention mixes positions, the feed-forward network transforms each. Neither replaces x: each
+adds to it, so that gradients pass unchanged through the sum. In the order of GPT-2 (pre-norm), a sublayer reads the
+normalized x and adds its output to the original x:
 
     x = x + Attention(LN_1(x))
     x = x + FF(LN_2(x))

@@ -1,7 +1,7 @@
 """Exercise rnn-step: one step of the recurrent network (chapter 3 of the course).
 
-A recurrent network reads one word at a time and keeps what it has read in one vector, the hidden state h. At every
-step it mixes the new word x with the old state, by the same weights each time, and bends the sum by a tanh:
+A recurrent network reads one word at a time and keeps what it has read in one vector, the hidden state h. At every step
+it mixes the new word x with the old state, with the same weights each time, and applies a tanh to the sum:
 
     h_t = tanh(W x_t + U h_{t-1} + b)
 

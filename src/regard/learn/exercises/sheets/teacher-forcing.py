@@ -1,12 +1,12 @@
 """Exercise teacher-forcing: the decoder reads the right word, not its own (chapter 4 of the course).
 
-A decoder writes y_1, y_2, …, y_T one after the other. At test time it reads the word that it has just written. While
-it is trained, it reads the correct word instead, no matter what it would have written. So at step t
+A decoder generates y_1, y_2, …, y_T one after the other. At test time it reads the word that it has just generated. In
+training it reads the correct word instead, whatever it would have generated. So at step t
 
     it reads y_{t-1}   (at the first step the boundary token <bos>)
-    it is asked for y_t, and the loss is −log P(y_t | y_1 … y_{t-1})
+    it predicts y_t, and the loss is −log P(y_t | y_1 … y_{t-1})
 
-and the state goes from step to step.
+and the state is passed from step to step.
 
 Fill in the blank below, then run: regard exercise check FILE
 """

@@ -1,7 +1,7 @@
 """Exercise temperature-top-k: which word to draw (chapter 4 of the course).
 
-A text in which every word is the most probable one is dull. So words are drawn. A temperature below 1 makes the
-distribution sharper, above 1 flatter; and only the k most probable words may be drawn at all:
+A text in which every word is the most probable one is dull. So words are sampled. A temperature below 1 makes the
+distribution sharper, above 1 flatter, and only the k most probable words can be drawn:
 
     P'(w) ∝ exp(z_w / temperature)   for the k words with the largest logits z, and 0 for the others
 

@@ -1,8 +1,8 @@
 """Exercise warm-up-schedule: the Transformer's learning rate (chapter 6 of the course).
 
-The first steps of a Transformer are the dangerous ones: its gradients are large and Adam's averages are not yet worth
-much. So the learning rate grows in equal steps to its peak, which it reaches in the last step of the warm-up, and
-then falls as one over the square root of the step:
+The first steps of a Transformer are dangerous: its gradients are large and Adam's averages are not yet reliable. So the
+learning rate grows linearly to its peak, which it reaches in the last step of the warm-up, and then falls with one over
+the square root of the step:
 
     rate = peak · (step + 1) / warmup        for step = 0 … warmup − 1
     rate = peak · √(warmup / step)           afterwards

@@ -68,7 +68,7 @@ class ClassificationTask(PairTask):
         return [f"{one.label} ({100 * one.labels[one.label]:.0f} %)" for one in shown]
 
     def score(self, run: ClassificationRun, items: Iterable[Any], before: int | None = None) -> Iterator[Any]:
-        """Pairs of a file that cannot be scored are left out."""
+        """Scores pairs; pairs of a file that cannot be scored are left out."""
         return run.score(run.scorable(items)) if before is None else run.score(items, before=before)
 
 

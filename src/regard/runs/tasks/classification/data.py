@@ -1,4 +1,4 @@
-"""Labelled lines: pairs whose target is one symbol."""
+"""Labeled lines: pairs whose target is one symbol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regard.training.validation import Validation, ValidationResult
 
 @dataclass(frozen=True)
 class LabelData(PairData):
-    """Pairs whose target is a label: one symbol, which is all that is predicted."""
+    """Pairs whose target is a label: one symbol, the only one predicted."""
 
     fills_gpu = False
     encode = staticmethod(encode_labelled)

@@ -49,7 +49,7 @@ class Labelling:
     """The labels of a text with their probabilities.
 
     Attributes:
-        labels: P(label | text) of every label, the most probable first; an empty text has none.
+        labels: P(label | text) for every label, the most probable first. Empty if the text is empty.
 
     Raises:
         RegardError: If `labels` is not a dict.
@@ -63,10 +63,10 @@ class Labelling:
         return next(iter(self.labels), "")
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The most probable labels.
+        """Return the most probable labels.
 
         Args:
-            count: The most labels to return, at least 0.
+            count: The maximum number of labels to return.
 
         Returns:
             The labels with their probabilities, best first.
@@ -85,11 +85,11 @@ class Labelling:
 class ClassificationRun(PairRun):
     """A trained classifier with its tokenizer and its labels.
 
-    `regard.train` and `regard.load` make it.
+    Returned by `regard.train` and `regard.load`.
 
     Args:
         folder: The folder of the run.
-        recipe: Everything that decided the training.
+        recipe: The recipe that the model was trained with.
         source: The tokenizer of the text.
         labels: The tokenizer of the labels.
         model: The model with its weights.
@@ -103,7 +103,7 @@ class ClassificationRun(PairRun):
 
     @property
     def labels(self) -> list[str]:
-        """All labels of the training data."""
+        """All labels in the training data."""
         return list(self._numbers)
 
     # -- labelling ---------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class ClassificationRun(PairRun):
             The labels with their probabilities.
 
         Raises:
-            RegardError: If the text is longer than any that the model was trained on, or is not a string.
+            RegardError: If the text is too long for the model, or is not a string.
         """
         return next(self.labellings([text]))
 
@@ -127,33 +127,33 @@ class ClassificationRun(PairRun):
     @overload
     def classify(self, text: Sequence[str]) -> list[str]: ...
     def classify(self, text: str | Sequence[str]) -> str | list[str]:
-        """The most probable label of a text, or of each text of a list.
+        """Return the most probable label of a text, or of each text in a list.
 
         Args:
             text: A text, or a list of texts.
 
         Returns:
-            The label as a string; of a list, the list of labels.
+            The label; for a list of texts, a list of labels.
 
         Raises:
-            RegardError: If a text is longer than any that the model was trained on, or is not a string.
+            RegardError: If a text is too long for the model, or is not a string.
         """
         found = [one.label for one in self.labellings([text] if isinstance(text, str) else text)]
         return found[0] if isinstance(text, str) else found
 
     def labellings(self, lines: Iterable[str], *, truncate: bool = False, before: int = 0) -> Iterator[Labelling]:
-        """Label many lines. An empty line has no labels, and memory does not grow with their number.
+        """Label many lines in constant memory. An empty line has no labels.
 
         Args:
             lines: A list of texts, or an open file.
-            truncate: Cut a line that is too long, instead of refusing it.
-            before: The number of lines that were labelled earlier, for the line numbers in errors.
+            truncate: Truncate a line that is too long, instead of raising an error.
+            before: The number of lines labeled in earlier calls, so that errors give the right line number.
 
         Yields:
-            For each line its labels with their probabilities.
+            The labels of each line, with their probabilities.
 
         Raises:
-            RegardError: If a line is longer than any that the model was trained on, or an argument is wrong.
+            RegardError: If a line is too long for the model, or an argument is wrong.
         """
         waiting: deque[bool] = deque()  # lines whose labels are still to come; False = an empty one
 
@@ -171,7 +171,7 @@ class ClassificationRun(PairRun):
         yield from (Labelling() for _ in waiting)
 
     def _log_probabilities(self, sources: Iterable[Sequence[int]], ahead: int = AHEAD) -> Iterator[np.ndarray]:
-        """Among the labels alone: <eos> and <unk> stand for none."""
+        """Log-probabilities of the labels only: <eos> and <unk> are not labels."""
         return label_log_probabilities(
             self.model, sources, eos=self.tokenizer.eos, forbidden=self.tokenizer.specials, ahead=ahead
         )
@@ -187,20 +187,21 @@ class ClassificationRun(PairRun):
         encoding: str = UTF8,
         texts: bool = False,
     ) -> dict[str, Any]:
-        """Accuracy, F1 and cross-entropy on held-out lines, and which label is taken for which.
+        """Compute accuracy, F1, cross-entropy and the confusion matrix on held-out lines.
 
-        A text that is too long is cut. A label that training has not seen is a mistake, and has no cross-entropy.
+        Texts that are too long are truncated. A line whose label did not occur in training counts as an error, and is
+        left out of the cross-entropy.
 
         Args:
-            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
-                split; of another file, all of it.
-            data: Another corpus, by its name or path, or a list of pairs, which is read whole.
-            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
-            encoding: How the file is encoded, such as cp1252.
-            texts: Also return each line's label.
+            split: "train", "valid", "test", or "all" for the whole file. Default: the test split, or the validation
+                split if there is no test split; for another file, the whole file.
+            data: The name or path of another corpus, or a list of pairs, all of which are used.
+            columns: The two table columns to read, by name or by number (from 1), such as "1,2".
+            encoding: The encoding of the file, such as "cp1252".
+            texts: Also return the predicted label of each line.
 
         Returns:
-            A dict: accuracy, macro_f1, cross_entropy, lines, labels, confusion, …
+            A dict with accuracy, macro_f1, cross_entropy, lines, labels, confusion and more.
 
         Raises:
             RegardError: If the data cannot be read or an argument is wrong.
@@ -239,7 +240,7 @@ class ClassificationRun(PairRun):
         }
 
     def _label_all(self, cut: TokenPairs, name: str) -> tuple[list[str], list[float]]:
-        """Each line's most probable label, and −log P of its true one where that is known."""
+        """The most probable label of each line, and −log P of the true label if it is known."""
         predicted, nats = [], []
         sources = (cut.source_of(number).tolist() for number in range(len(cut)))
         with progress(f"labelling {name}", len(cut), unit=" lines") as bar:
@@ -255,14 +256,15 @@ class ClassificationRun(PairRun):
     def score(self, pairs: Iterable[tuple[str, str]], *, before: int | None = None) -> Iterator[PairScore]:
         """Compute log P(label | text) of each pair.
 
-        On a CPU it depends on no other pair, to the last bit; on a GPU others may move the last digits.
+        On a CPU, the other pairs do not change a result by a single bit; on a GPU, the last digits can differ.
 
         Args:
             pairs: Pairs of text and label.
-            before: The number of lines that came earlier, where the pairs are lines of a file: errors name the line.
+            before: If the pairs are lines of a file, the number of lines before them, so that errors give the right
+                line number.
 
         Yields:
-            For each pair its log-probability in nats.
+            The log-probability of each pair, in nats.
 
         Raises:
             RegardError: If an item is not a pair of strings, or a label is unknown.
@@ -276,13 +278,13 @@ class ClassificationRun(PairRun):
                 yield PairScore(text, label, [clean(label)], [float(row[number])])
 
     def scorable(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Leave out the pairs of a file that cannot be scored, and say at the end how many there were.
+        """Skip the pairs of a file that cannot be scored, and print their number at the end.
 
         Args:
             pairs: Pairs of text and label.
 
         Returns:
-            An iterator over the pairs that have a text and a label that training has seen.
+            An iterator over the pairs whose text is not empty or too long and whose label occurred in training.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -324,25 +326,25 @@ class ClassificationRun(PairRun):
         gradients: bool = False,
         intervene: Mapping[str, Any] | None = None,
     ) -> Trace:
-        """Record everything that the model computes while it reads a text. In a notebook, it displays itself.
+        """Record everything that the model computes while it reads a text. A notebook displays the trace.
 
         Args:
             text: The text to label.
-            label: The true label; without it, the most probable one.
+            label: The true label. Default: the most probable label.
             top: The number of most probable labels to record.
-            gradients: Also record how much each word influences the loss of the label.
-            intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
+            gradients: Also record the norm of the loss gradient with respect to each word vector.
+            intervene: New values for parts of the model, by name, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:
             The trace, with NumPy arrays.
 
         Raises:
-            RegardError: If the text is longer than any that the model was trained on, or an argument is wrong.
+            RegardError: If the text is too long for the model, or an argument is wrong.
         """
         from regard.insight.interventions.changing import trace_changed
         from regard.insight.tracing import trace_classification
 
-        self.source_tokens(text, 1)  # refused where it is longer than anything the model has learned from
+        self.source_tokens(text, 1)  # an error if it is longer than all training texts
         made = partial(
             trace_classification,
             self.model,
@@ -366,17 +368,17 @@ class ClassificationRun(PairRun):
         *,
         label: str | None = None,
     ) -> WorkedExample:
-        """Show the arithmetic of a label with the model's numbers.
+        """Show the arithmetic behind a label, with the model's numbers.
 
         Args:
             text: The text to label.
-            step: The number of a word of the text, where a layer is given; without it, the last.
-            layer: A number, or a name such as "encoder/0": also the arithmetic of that layer.
-            head: The number of an attention head; 0 unless given.
-            label: The true label; without it, the most probable one.
+            step: If a layer is given, the number of a word in the text. Default: the last word.
+            layer: Also show this layer, given by its number or a name such as "encoder/0".
+            head: The number of an attention head. Default: 0.
+            label: The true label. Default: the most probable label.
 
         Returns:
-            The equations with their numbers; print shows them.
+            The equations with their numbers, as printable text.
 
         Raises:
             RegardError: If there is no such step, layer, head or label.
@@ -384,14 +386,14 @@ class ClassificationRun(PairRun):
         return self.calculation(text, label).at(step, layer, head)
 
     def calculation(self, text: str, label: str | None = None) -> Calculation:
-        """Label once, to look at the arithmetic of many words, layers or heads.
+        """Label a text once, to show the arithmetic of many words, layers or heads.
 
         Args:
             text: The text to label.
-            label: The true label; without it, the most probable one.
+            label: The true label. Default: the most probable label.
 
         Returns:
-            A Calculation; its method `at(step, layer, head)` returns what `work` does.
+            A Calculation. Its method `at(step, layer, head)` returns the same as `work`.
 
         Raises:
             RegardError: If an argument is wrong.

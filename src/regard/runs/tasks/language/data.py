@@ -36,7 +36,7 @@ class TextData(Data):
 
     @classmethod
     def cut(cls, corpus: Corpus, tokenizers: Tokenizers, inherited: str = "") -> TextData:
-        """`inherited`: the chat template of the run that it starts from."""
+        """Tokenize the corpus. `inherited`: the chat template of the run that training starts from."""
         arrays = {split: tokens_of(corpus, tokenizers.target, split) for split in ("train", "valid")}
         check_tokens(corpus, arrays)
         return cls(corpus, tokenizers, arrays, inherited if corpus.template is None else corpus.template.source)
@@ -78,12 +78,12 @@ class TextData(Data):
 
 
 def boundary(tokenizer: Tokenizer, array: TokenArray) -> int | None:
-    """What is read where `<eos>` was predicted; None: `<eos>` itself, since dialogues contain their boundaries."""
+    """The token that is read after `<eos>` was predicted; None for dialogues, which contain their boundaries."""
     return tokenizer.begin if array.counted is None else None
 
 
 def learn_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizers:
-    """The tokenizer that the recipe asks for, learned from the training split."""
+    """The tokenizer that the recipe specifies, learned from the training split."""
     data, train = recipe.data, corpus.splits["train"]
     kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
     normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"

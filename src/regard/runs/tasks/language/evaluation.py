@@ -33,7 +33,7 @@ def evaluate_text(
     rows: int | None,
     documents: bool,
 ) -> dict[str, Any]:
-    """The scores of a split; `seen` says how much of it was trained on."""
+    """The scores of a split; `seen` returns how much of it was trained on."""
     array, eos = tokens_of(corpus, run.tokenizer, split), run.tokenizer.eos
     begin = boundary(run.tokenizer, array)
     began = time.perf_counter()
@@ -75,7 +75,7 @@ def evaluate_text(
 
 
 def no_bits_per_character(tokenizer: Tokenizer, array: TokenArray) -> str:
-    """Why a text has no bits per character, which mean something only where the tokens determine the text."""
+    """Why bits per character are not defined for a text: its tokens do not determine it; "" if they do."""
     if array.unknown:
         return f"{group_digits(array.unknown)} tokens are <unk>, which stands for more than one word"
     if tokenizer.kind == "word" and not tokenizer.pretokenised:

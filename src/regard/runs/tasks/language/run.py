@@ -1,13 +1,14 @@
-"""The run of a language model: call it, evaluate it, let it write, let it score (`folder.py` describes its files).
+"""The run of a language model: predict, evaluate, generate, score (`folder.py` describes its files).
 
-In Python the lecture's loop works on it with plain strings:
+The lecture's loop works on it with plain strings:
 
     run, state = regard.load("runs/mine"), None
     for word in run.words("I love nebully"):
         prediction, state = run(word, state)
     prediction.top(5)
 
-`run.words` cuts a text as the model does: a word model gives ["I", "love", "nebully"], byte pairs keep their spaces.
+`run.words` splits a text into the model's tokens: a word model gives ["I", "love", "nebully"], byte pairs keep their
+spaces.
 """
 
 from __future__ import annotations
@@ -52,21 +53,21 @@ if TYPE_CHECKING:
     from regard.insight.arithmetic.ngram import Counted
     from regard.insight.trace import Trace
 
-COLUMNS = 256  # tokens whose predictions are looked at together
+COLUMNS = 256  # tokens per batch of predictions
 
 
 @checked
 class LanguageRun(WritingRun):
-    """A trained language model with its tokenizer: call it, evaluate it, let it write, let it score.
+    """A trained language model with its tokenizer: predicts, generates, scores and evaluates text.
 
-    `regard.train` and `regard.load` make it.
+    Returned by `regard.train` and `regard.load`.
 
     Args:
         folder: The folder of the run.
-        recipe: Everything that decided the training.
+        recipe: The recipe that the model was trained with.
         tokenizer: The tokenizer of the model.
         model: The model with its weights.
-        unseen: Byte pieces that the training text does not contain; they are never written.
+        unseen: Byte pieces that the training text does not contain. They are never generated.
     """
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
@@ -99,13 +100,13 @@ class LanguageRun(WritingRun):
         return Prediction(self.model.predict(hidden[:, -1])[0], self.tokenizer), state
 
     def words(self, text: str) -> list[str]:
-        """Tokenize a text as the model does, to loop over.
+        """Split a text into the model's tokens.
 
         Args:
             text: Any text.
 
         Returns:
-            The model's tokens, each as text.
+            The tokens, each as a string.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -137,22 +138,23 @@ class LanguageRun(WritingRun):
         rows: int | None = None,
         documents: bool = False,
     ) -> dict[str, Any]:
-        """Perplexity and bits per character on held-out text.
+        """Compute perplexity and bits per character on held-out text.
 
         Args:
-            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
-                split; of another file, all of it.
-            data: Another corpus, by its name or path, or a list of lines, which is read whole.
-            columns: The column of a table to read, by its name or number (from 1).
-            encoding: How the file is encoded, such as cp1252.
-            stream: Read the text from end to end and carry the state, instead of segments.
-            segment: The tokens that are read at once.
-            overlap: The tokens at the beginning of a segment that are read and not counted.
-            rows: The segments that are read side by side; only memory and speed depend on it.
+            split: "train", "valid", "test", or "all" for the whole file. Default: the test split, or the validation
+                split if there is no test split; for another file, the whole file.
+            data: The name or path of another corpus, or a list of lines, all of which are used.
+            columns: The table column to read, by name or by number (from 1).
+            encoding: The encoding of the file, such as "cp1252".
+            stream: Read the text from beginning to end with a carried state, instead of in segments.
+            segment: The number of tokens in a segment.
+            overlap: The number of tokens at the beginning of a segment that are context only: they are read, but not
+                scored.
+            rows: The number of segments in a batch. It affects only memory and speed.
             documents: Also return the loss of each document, for confidence intervals.
 
         Returns:
-            A dict: perplexity, bits_per_character, nats_per_token, tokens, and how they were computed.
+            A dict with perplexity, bits_per_character, nats_per_token, tokens, and the method of computing them.
 
         Raises:
             RegardError: If the data cannot be read or an argument is wrong.
@@ -167,9 +169,9 @@ class LanguageRun(WritingRun):
         """Open the corpus that this run was trained on, or another one.
 
         Args:
-            data: The name or path of another corpus, or a list of lines; without it, the run's own.
-            columns: The column of a table to read, by its name or number (from 1).
-            encoding: How the file is encoded, such as cp1252.
+            data: The name or path of another corpus, or a list of lines. Default: the run's own corpus.
+            columns: The table column to read, by name or by number (from 1).
+            encoding: The encoding of the file, such as "cp1252".
 
         Returns:
             The corpus with its splits.
@@ -186,31 +188,31 @@ class LanguageRun(WritingRun):
         return corpus_of(self.folder, self.recipe)
 
     def _whole_or_split(self, data: GivenLines | None, columns: str, split: str | None, encoding: str) -> Corpus:
-        """Another file as a whole, unless a split is named; of the run's own file, its splits."""
+        """Another file as a whole, unless a split is named; for the run's own file, its splits."""
         if is_whole_file(data, split) and (split == ALL or (split is None and not self._owns(data))):
             usual = self.recipe.data.columns
             return open_whole(Path(data), WHOLE, columns=columns, usual=usual, encoding=encoding)
         return self.corpus(data, columns, encoding)
 
     def _owns(self, file: str | Path) -> bool:
-        """True if it was trained on this file."""
+        """True if the run was trained on this file."""
         try:
             return Path(with_data_found(self.folder, self.recipe).data.corpus).resolve() == Path(file).resolve()
-        except RegardError:  # it was imported, or what it was trained on is gone
+        except RegardError:  # it was imported, or its training data were deleted
             return False
 
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, lines: str | Iterable[str]) -> Iterator[LineScore]:
-        """Compute the log-probability of each line, read on its own from the boundary to its <eos>.
+        """Compute the log-probability of each line, including its final `<eos>`. Lines are independent of each other.
 
-        On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
+        On a CPU, the other lines do not change a result by a single bit; on a GPU, the last digits can differ.
 
         Args:
             lines: A list of lines, an open file, or one line. A line break inside a line is read as <eos>.
 
         Yields:
-            For each line its log-probability in nats, as a whole and by token.
+            The log-probability of each line in nats, in total and for each token.
 
         Raises:
             RegardError: If an item is not a string.
@@ -229,13 +231,13 @@ class LanguageRun(WritingRun):
         """Compute the log-probability of each token of a text.
 
         Args:
-            ids: The token numbers of the text. A leading boundary, which every text begins with, is not scored: nothing
-                predicts it, so both results are None there.
-            top: Also return this many of the most probable tokens at each place.
+            ids: The token ids of the text. They may begin with the boundary `<eos>`, which is not predicted: both
+                results are None there.
+            top: Also return this many of the most probable tokens at each position.
 
         Returns:
-            The log-probabilities in nats, as `score` computes them; and for each place its most probable tokens with
-            theirs, where `top` is above 0.
+            The log-probabilities in nats, as `score` computes them; and, if `top` is above 0, the most probable tokens
+            at each position with their log-probabilities.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -270,15 +272,16 @@ class LanguageRun(WritingRun):
         gradients: bool = False,
         intervene: Mapping[str, Any] | None = None,
     ) -> Trace:
-        """Record everything that the model computes while it reads a text. In a notebook, it displays itself.
+        """Record everything that the model computes while it reads a text. A notebook displays the trace.
 
         Args:
             text: The text to read.
-            beam: Also search for the best ways to finish the line, with this many hypotheses; 0 does not.
-            max_tokens: The most tokens that this search writes.
+            beam: Also complete the line by beam search with this many hypotheses; 0 means no search.
+            max_tokens: The maximum number of tokens that the search generates.
             top: The number of most probable next tokens to record at each step.
-            gradients: Also record how much each token influences the loss at each step: a backward pass per token.
-            intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
+            gradients: Also record the norm of each step's loss gradient with respect to each input embedding. This
+                takes one backward pass per token.
+            intervene: New values for parts of the model, by name, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:
             The trace, with NumPy arrays.
@@ -307,16 +310,16 @@ class LanguageRun(WritingRun):
     def work(
         self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None
     ) -> WorkedExample:
-        """Show the arithmetic of one step with the model's numbers.
+        """Show the arithmetic of one step, with the model's numbers.
 
         Args:
             text: The text to read.
-            step: The number of the step; step 0 reads the boundary. Without it, the last.
-            layer: A number, or a name such as "self/0"; without it, the last.
-            head: The number of an attention head; 0 unless given.
+            step: The number of the step; step 0 reads the boundary `<eos>`. Default: the last step.
+            layer: A number, or a name such as "self/0". Default: the last layer.
+            head: The number of an attention head. Default: 0.
 
         Returns:
-            The equations of the step with their numbers; print shows them.
+            The equations of the step with their numbers, as printable text.
 
         Raises:
             RegardError: If there is no such step, layer or head.
@@ -324,13 +327,13 @@ class LanguageRun(WritingRun):
         return self.calculation(text).at(step, layer, head)
 
     def calculation(self, text: str) -> Calculation:
-        """Read a text once, to look at the arithmetic of many steps, layers or heads.
+        """Read a text once, to show the arithmetic of many steps, layers or heads.
 
         Args:
             text: The text to read.
 
         Returns:
-            A Calculation; its method `at(step, layer, head)` returns what `work` does.
+            A Calculation. Its method `at(step, layer, head)` returns the same as `work`.
 
         Raises:
             RegardError: If an argument is wrong.

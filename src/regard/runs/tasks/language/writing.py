@@ -1,4 +1,4 @@
-"""The texts that a language model writes: sampled one by one, as a stream, side by side, or searched for."""
+"""Text generation by a language model: one text, a stream, a batch, or beam search."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from regard.text.dialogue_tokens import prompt_tokens
 
 @checked
 class WritingRun(Run):
-    """A run that continues a text."""
+    """A run that generates text."""
 
     @cached_property
     def chat_template(self) -> str:
-        """The template with which it writes dialogues, in Jinja; "" if it has none of its own."""
+        """Its Jinja template for dialogues; "" if it has none of its own."""
         return read_template(self.folder)
 
     @cached_property
     def template(self) -> ChatTemplate:
-        """Its chat template, or the plain one; it renders dialogues in a process of its own."""
+        """Its chat template, or the plain one; it renders dialogues in a separate process."""
         return template_of(self.chat_template, self.tokenizer)
 
     def reply(
@@ -50,19 +50,19 @@ class WritingRun(Run):
         sampling: Sampling | None = None,
         seed: int = 0,
     ) -> Iterator[str]:
-        """Answer a dialogue, and give each piece of the answer as soon as it is written.
+        """Generate the next message of a dialogue, and yield each piece of it as soon as it is complete.
 
         Args:
             messages: The dialogue so far, as [{"role": "user", "content": "Hello"}].
-            max_tokens: The most tokens to write.
-            sampling: How to draw.
-            seed: The seed of the draws.
+            max_tokens: The maximum number of tokens to generate.
+            sampling: The sampling settings.
+            seed: The random seed of sampling.
 
         Yields:
-            The pieces of the answer, up to where the template ends it.
+            The pieces of the message, up to the end marked by the template.
 
         Raises:
-            RegardError: If the template cannot write the dialogue, or an argument is wrong.
+            RegardError: If the template cannot render the dialogue, or an argument is wrong.
         """
         read = prompt_tokens(read_messages(list(messages)), self.template, self.tokenizer)
         ends, stops = self.reply_ends()
@@ -81,13 +81,13 @@ class WritingRun(Run):
                     return
 
     def reply_ends(self) -> tuple[frozenset[int], tuple[str, ...]]:
-        """Where an answer ends.
+        """Find out how an answer ends.
 
         Returns:
-            The tokens that end it, such as <|im_end|>, and the texts before which it ends.
+            The tokens that end it, such as `<|im_end|>`, and the stop strings before which it ends.
 
         Raises:
-            RegardError: If the template cannot write a dialogue.
+            RegardError: If the template cannot render a dialogue.
         """
         closing = self.tokenizer.encode_template(self.template.closing)
         if closing[0] in self.tokenizer.specials and self.tokenizer.kind == "imported":
@@ -113,17 +113,19 @@ class WritingRun(Run):
 
         Args:
             prompt: The beginning of the text.
-            max_tokens: The most tokens to write.
-            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
-            temperature: 0 always writes the most probable token (greedy); 1 unless given.
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            seed: The seed of the draws.
-            lines: Stop after this many lines; 0 is no limit.
+            max_tokens: The maximum number of tokens to generate.
+            sampling: The sampling settings, including penalties and constraints. Alternatively, give some of its
+                fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy). Default: 1.
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            seed: The random seed of sampling.
+            lines: Stop after this many lines; 0 means no limit.
             on_reread: Called with the number of tokens that are read again when the model's context is full.
 
         Returns:
-            The prompt and what the model writes after it.
+            The prompt followed by the generated text.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -148,21 +150,23 @@ class WritingRun(Run):
         lines: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """Continue a prompt, and give each piece of the text as soon as it is written.
+        """Continue a prompt, and yield each piece of the text as soon as it is complete.
 
         Args:
             prompt: The beginning of the text.
-            max_tokens: The most tokens to write.
-            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
-            temperature: 0 always writes the most probable token (greedy); 1 unless given.
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            seed: The seed of the draws.
-            lines: Stop after this many lines; 0 is no limit.
+            max_tokens: The maximum number of tokens to generate.
+            sampling: The sampling settings, including penalties and constraints. Alternatively, give some of its
+                fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy). Default: 1.
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            seed: The random seed of sampling.
+            lines: Stop after this many lines; 0 means no limit.
             on_reread: Called with the number of tokens that are read again when the model's context is full.
 
         Yields:
-            The new text, without the prompt. A piece ends where a character does.
+            The new text, without the prompt. Characters are never split.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -175,29 +179,29 @@ class WritingRun(Run):
         for _, tokens, _ in steps:
             read += self._content(how, tokens)
             text = self.tokenizer.decode(read)
-            if len(text) > len(written):  # else a character has bytes to come
+            if len(text) > len(written):  # otherwise a character is incomplete
                 yield text[len(written) :]
                 written = text
 
     def _lines(self, lines: int) -> int:
-        """The lines to write; a text that ends and begins with different tokens has one, whatever it contains."""
+        """The lines to generate; a text that begins and ends with different tokens is always one line."""
         return lines or int(self.tokenizer.begin != self.tokenizer.eos)
 
     def _content(self, how: Sampling, tokens: list[int]) -> list[int]:
-        """Tokens without the <eos> that ends a constrained text, and is not part of it."""
+        """The tokens without the final <eos> of a constrained text, which is not part of the text."""
         return tokens[:-1] if how.constrained and tokens[-1:] == [self.tokenizer.eos] else tokens
 
     @torch.no_grad()
     def choices(
         self, prompt: str = "", sampling: Sampling | None = None, top: int = 20, *, writable: bool = False
     ) -> list[NextToken]:
-        """The tokens that `generate` chooses the next one from.
+        """Return the tokens from which `generate` chooses the next one.
 
         Args:
             prompt: The text so far. If it is longer than the model's context, its end is read.
-            sampling: How to draw.
-            top: The most tokens to return.
-            writable: Leave out tokens that would not be drawn, and parts of characters.
+            sampling: The sampling settings.
+            top: The maximum number of tokens to return.
+            writable: Leave out tokens that cannot be sampled, and parts of characters.
 
         Returns:
             The most probable tokens, best first.
@@ -227,13 +231,13 @@ class WritingRun(Run):
         return found
 
     def as_read(self, text: str) -> str:
-        """Spell a text as the model's tokens do.
+        """Encode a text and decode it again.
 
         Args:
             text: Any text.
 
         Returns:
-            The text after normalization, without spaces that no token holds.
+            The text after normalization, without spaces that no token contains.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -254,29 +258,31 @@ class WritingRun(Run):
         rows: int | None = None,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """Finish many lines. They are written side by side, and none depends on the others.
+        """Complete many lines in batches and in constant memory. No line depends on the others.
 
-        Memory does not grow with their number. The draws of a line depend on the seed and on its number.
+        The samples of a line depend only on the seed and its line number.
 
         Args:
             prompts: The beginnings of the lines: a list, an open file, or one string.
-            max_tokens: The most tokens to write for each.
-            sampling: How to draw, as one object, also with penalties and constraints; or give some fields instead:
-            temperature: 0 always writes the most probable token (greedy); 1 unless given.
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            seed: The seed of the draws.
-            before: The number of the first line, where lines before it were completed earlier.
-            rows: The lines that are written at once; only memory and speed depend on it.
+            max_tokens: The maximum number of tokens to generate for each line.
+            sampling: The sampling settings, including penalties and constraints. Alternatively, give some of its
+                fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy). Default: 1.
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            seed: The random seed of sampling.
+            before: The number of lines completed in earlier calls.
+            rows: The number of lines in a batch. It affects only memory and speed.
             on_reread: Called with the number of tokens that are read again when the model's context is full.
 
         Yields:
-            The whole line for each prompt, in their order.
+            The complete line of each prompt, in order.
 
         Raises:
             RegardError: If an argument is wrong.
         """
-        taken: deque[list[int]] = deque()  # what was read of the prompts that are still to be answered
+        taken: deque[list[int]] = deque()  # the tokens read for prompts that are not completed yet
 
         how = one_sampling(sampling, temperature, top_k, top_p)
 
@@ -298,12 +304,12 @@ class WritingRun(Run):
         return engine
 
     def new_engine(self, sampling: Sampling, rows: int | None = None, *, one_line: bool = False) -> Engine:
-        """Build an engine that writes many texts at once, for a caller who submits texts and steps it.
+        """Build an engine that generates many texts at once, for callers that submit texts and run its steps.
 
         Args:
-            sampling: How to draw.
-            rows: The texts that are written at once.
-            one_line: Write no line breaks but the one that ends a text.
+            sampling: The sampling settings.
+            rows: The number of texts in a batch.
+            one_line: Generate no line break except the one that ends a text.
 
         Returns:
             The engine.
@@ -313,7 +319,7 @@ class WritingRun(Run):
         """
         if rows is not None:
             check_range("--rows", rows, 1)
-        unseen = () if sampling.constrained else self.unseen  # a constraint may ask for bytes that are new to the model
+        unseen = () if sampling.constrained else self.unseen  # a constraint may require unseen bytes
         forbidden, eos = forbidden_tokens(self.tokenizer, unseen, one_line=one_line), self.tokenizer.eos
         how: dict[str, Any] = {"sampling": sampling, "guides": partial(self.constraints.begin, sampling)}
         return Engine(self.model, eos=eos, forbidden=forbidden, rows=rows, install=self.install, **how)
@@ -326,15 +332,16 @@ class WritingRun(Run):
     def opening(self, prompt: str, *, exact: bool = False) -> Prompt:
         """Encode a prompt.
 
-        Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
-        The space is left out of what is read, and the next token must bring it, if any may that is written.
+        In byte-pair encoding, a space belongs to the word after it, so a prompt that ends in a space would ask for a
+        word without one. This space is therefore not read, and the next token must begin with it, if any allowed token
+        does.
 
         Args:
             prompt: The beginning of a text.
-            exact: Read a space at its end as well.
+            exact: Also read a space at the end.
 
         Returns:
-            The tokens to read, and the tokens that may not come next.
+            The tokens to read, and the tokens that must not come next.
 
         Raises:
             RegardError: If an argument is wrong.
@@ -345,19 +352,19 @@ class WritingRun(Run):
 
     @cached_property
     def _without_space(self) -> list[int]:
-        """Tokens that do not begin with a space, of byte pairs; none where all others are forbidden."""
+        """The byte-pair tokens that do not begin with a space; empty if all others are forbidden."""
         with_space = {n for n, token in enumerate(self.tokenizer.tokens) if token.startswith(" ")}
         if self.tokenizer.kind not in ("bpe", "imported") or with_space <= {*self.forbidden}:
             return []
         return [n for n in range(self.tokenizer.vocabulary) if n not in with_space]
 
     def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
-        """Search for the most probable ways to finish the prompt's line.
+        """Search for the most probable completions of the prompt's line.
 
         Args:
             prompt: The beginning of the line.
-            width: The number of hypotheses that each step keeps.
-            max_tokens: The most tokens to write.
+            width: The number of hypotheses kept at each step.
+            max_tokens: The maximum number of tokens to generate.
 
         Returns:
             The lines with their log-probabilities in nats, best first.

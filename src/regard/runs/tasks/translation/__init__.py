@@ -69,7 +69,7 @@ class TranslationTask(PairTask):
         bleu_tokenizer: str | None = None,
         **reading: Any,
     ) -> dict[str, Any]:
-        """With `texts` also every source, reference and translation, as "texts"."""
+        """The scores; with `texts`, also every source, reference and translation, as "texts"."""
         from regard.decoding.beam import BEAM, Beam
 
         how = Beam(

@@ -13,12 +13,12 @@ class Translation:
 
     Attributes:
         text: The translation.
-        log_probability: The log-probability of exactly these tokens, in nats.
-        score: The number it was ranked by: log_probability / length^length_penalty.
+        log_probability: The log-probability of these tokens, in nats.
+        score: The score for ranking, log_probability / length^length_penalty.
         tokens: The tokens of the translation.
-        finished: True if it ends in <eos>; else it was cut off at the limit.
-        alignment: Pairs (source word, target word), numbered from 0, where they were requested.
-        attention: Arrays [heads, target tokens, source tokens] by name, where they were requested.
+        finished: True if the translation ends in `<eos>`, False if it reached the length limit.
+        alignment: Pairs (source word, target word), numbered from 0, if requested.
+        attention: Arrays [heads, target tokens, source tokens] by name, if requested.
     """
 
     text: str

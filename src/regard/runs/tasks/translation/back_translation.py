@@ -1,6 +1,6 @@
-"""Back-translation: text in the target language is given sources that a run of the other direction makes up.
+"""Back-translation: a run of the opposite direction translates text in the target language into synthetic sources.
 
-A made-up source may be clumsy; its target is a real sentence, and that is what a decoder learns to write
+A synthetic source may be clumsy, but its target is a real sentence, and targets are what the decoder learns to generate
 (Sennrich, Haddow & Birch 2016).
 
     regard train transformer --data pairs.tsv --data.swap true --run runs/fren
@@ -25,9 +25,9 @@ from regard.text.readers.sources import content_digest, decoded_digest, open_tex
 
 
 def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
-    """A pair for each line of data.monolingual that is not held out, its source made up by data.translator.
+    """A pair for each line of data.monolingual that is not held out, with a synthetic source by data.translator.
 
-    They are kept in the cache; a line for which the translator has nothing to say is left out, and counted.
+    The pairs are cached. Lines with an empty translation are left out and counted.
     """
     text, folder = Path(recipe.data.monolingual), Path(recipe.data.translator)
     if not text.is_file():
@@ -59,13 +59,13 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
 
 
 def _place(text: Path, folder: Path, encoding: str) -> Path:
-    """Where the pairs of this text and this translator are kept: other weights or another text, another file."""
+    """The cache file for the pairs of this text and translator; other weights or another text give another file."""
     name = f"{decoded_digest((text,), encoding)} {content_digest(folder / 'model.safetensors')}"
     return cache_folder() / "back-translation" / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.tsv"
 
 
 def _kept(made: Path) -> list[tuple[str, str]] | None:
-    """The pairs of an earlier time; None where there are none, or the file is damaged."""
+    """The cached pairs; None if there are none, or the file is damaged."""
     try:
         digest, _, content = made.read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):

@@ -36,12 +36,12 @@ from regard.text.tokenizers.pair_tokens import TokenPairs, cached_token_pairs, e
 from regard.training.loop import Batches
 from regard.training.validation import PairValidation, Validation
 
-VALIDATION_TOKENS = 32_768  # sources at once × the longest one's tokens: what is held beside a training
+VALIDATION_TOKENS = 32_768  # sources in a batch × tokens of the longest: memory in addition to training
 
 
 @dataclass(frozen=True)
 class PairData(Data):
-    """Pairs as tokens, without those that are empty or too long."""
+    """Tokenized pairs, without those that are empty or too long."""
 
     corpus: PairCorpus
     tokenizers: Tokenizers
@@ -121,7 +121,7 @@ class PairData(Data):
         return ShapedPairBatches.of(batches, limit.amount if limit.unit == "seconds" else math.inf)
 
     def _check_context(self, model: Model) -> None:
-        """Refuse pairs longer than the model's positions now, not at the first long batch."""
+        """Refuse pairs longer than the model's context before training, not at the first long batch."""
         for side, most in (("source", getattr(model, "source_context", None)), ("target", model.context)):
             longest = max(int(getattr(pairs, f"{side}_lengths").max()) for pairs in (self.train, self.valid))
             if most is not None and longest > most:
@@ -145,8 +145,9 @@ class PairData(Data):
 
         @cache
         def engine() -> BeamEngine | None:
-            """One for all validations: it reads the weights where they are, and records its steps once. Not for weights
-            that are shared out over processes."""
+            """One engine for all validations: it reads the current weights and captures its steps only once. None on a
+            CPU, or if the weights are sharded.
+            """
             whole = not any(hasattr(weight, "full_tensor") for weight in model.parameters())
             if model.device.type != "cuda" or not whole:
                 return None
@@ -163,7 +164,7 @@ class PairData(Data):
 
 
 def learn_tokenizers(recipe: Recipe, corpus: PairCorpus) -> Tokenizers:
-    """The tokenizers that the recipe asks for, one for both sides or one for each."""
+    """The tokenizers that the recipe specifies, one for both sides or one for each."""
     data = recipe.data
     normalise = "nfc" if data.normalise == "auto" else data.normalise
     source, target = train_tokenizers(corpus, data.tokenizer, data.vocabulary, normalise, data.joint)

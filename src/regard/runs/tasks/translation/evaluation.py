@@ -1,4 +1,4 @@
-"""BLEU, chrF and perplexity of a translator on held-out pairs, and its alignment error rate where gold exists."""
+"""BLEU, chrF and perplexity of a translator on held-out pairs, and its alignment error rate if there are gold links."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def evaluate_pairs(
     lengths: bool,
     texts: bool,
 ) -> dict[str, Any]:
-    """The scores of a split; `seen` says how much of it was trained on."""
+    """The scores of a split; `seen` returns how much of it was trained on."""
     pairs, longest = corpus.splits[split], run.recipe.data.longest
     cut_words = bleu_cut(pairs.targets, bleu_tokenizer)  # refused before anything is translated
     refuse_escaped(pairs.targets, "The references")
@@ -97,7 +97,7 @@ def word_alignment(
 ) -> list[tuple[int, int]]:
     """The source word with the most weight for each target word, from the weights of tokens [target, source].
 
-    Words are numbered in the text as it was given, also if the vocabulary lacks some of them.
+    Words are numbered as in the given text, even if some are not in the vocabulary.
     """
     written = [n for n in target_ids if n != run.tokenizer.eos]
     links = word_links(

@@ -46,25 +46,25 @@ if TYPE_CHECKING:
 class TranslationRun(PairRun):
     """A trained translator with its tokenizers.
 
-    `regard.train` and `regard.load` make it.
+    Returned by `regard.train` and `regard.load`.
 
     Args:
         folder: The folder of the run.
-        recipe: Everything that decided the training.
+        recipe: The recipe that the model was trained with.
         source: The tokenizer of the source.
         target: The tokenizer of the target.
         model: The model with its weights.
-        unseen: Byte pieces that the training text does not contain; they are never written.
+        unseen: Byte pieces that the training text does not contain. They are never generated.
     """
 
     model: Translator
-    searcher: Searcher | None = None  # another program that searches in the place of ours
+    searcher: Searcher | None = None  # another program that searches instead of Regard
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def begin(self, source: str) -> State:
-        """Read a source: the first state of `run(words, state)`.
+        """Read a source and return the initial state for `run(words, state)`.
 
         Args:
             source: The sentence to translate.
@@ -106,7 +106,7 @@ class TranslationRun(PairRun):
 
     @property
     def _beam_engine(self) -> Searcher | None:
-        """For searches on a GPU. Elsewhere the plain search."""
+        """The engine for searches on a GPU; other devices use the plain search."""
         if self.searcher is not None:
             return self.searcher
         if self.model.device.type != "cuda":
@@ -134,19 +134,20 @@ class TranslationRun(PairRun):
 
         Args:
             text: A sentence, or a list of sentences.
-            beam: The number of hypotheses of beam search, 5 unless given, or a Beam.
-            length_penalty: The exponent of the length that a log-probability is divided by, 1 unless given.
-            sampling: Draw instead of searching; or give the fields of Sampling instead:
-            temperature: 0 always writes the most probable token (greedy).
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            seed: The seed of the draws.
+            beam: The beam size, or a Beam. Default: 5.
+            length_penalty: The exponent p in log P / length^p, the score of a hypothesis. Default: 1.
+            sampling: Sample instead of searching. Alternatively, give some of its fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy).
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            seed: The random seed of sampling.
 
         Returns:
-            The translation as a string; of a list, the list of translations.
+            The translation; for a list of sentences, a list of translations.
 
         Raises:
-            RegardError: If a sentence is longer than any that the model was trained on, or an argument is wrong.
+            RegardError: If a sentence is too long for the model, or an argument is wrong.
         """
         lines = [text] if isinstance(text, str) else list(text)
         how = search_or_draw(beam, length_penalty, sampling, temperature, top_k, top_p)
@@ -174,33 +175,33 @@ class TranslationRun(PairRun):
         batch_tokens: int | None = None,
         ahead: int | None = None,
     ) -> Iterator[list[Translation]]:
-        """Translate many lines. An empty line stays empty, and memory does not grow with their number.
+        """Translate many lines in constant memory. An empty line stays empty.
 
         Args:
             lines: A list of sentences, or an open file.
-            beam: The number of hypotheses of beam search, 5 unless given, or a Beam; Beam(5, n_best=3) gives three
-                translations of each line.
-            length_penalty: The exponent of the length that a log-probability is divided by, 1 unless given.
-            sampling: Draw instead of searching; or give the fields of Sampling instead:
-            temperature: 0 always writes the most probable token (greedy).
-            top_k: Draw from this many of the most probable tokens; 0 is no limit.
-            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
-            alignment: Also align the words of source and translation, by the model's attention.
+            beam: The beam size, or a Beam; Beam(5, n_best=3) gives three translations of each line. Default: 5.
+            length_penalty: The exponent p in log P / length^p, the score of a hypothesis. Default: 1.
+            sampling: Sample instead of searching. Alternatively, give some of its fields:
+            temperature: The divisor of the logits; 0 always chooses the most probable token (greedy).
+            top_k: Sample from this many of the most probable tokens; 0 means no limit.
+            top_p: Sample from the smallest set of most probable tokens whose total probability reaches this value; 1
+                means no limit.
+            alignment: Also align the words of source and translation, using the model's attention.
             attention: Also return the attention of each translation.
-            truncate: Cut a line that is too long, instead of refusing it.
-            before: The number of lines that were translated earlier, and how many of them were not empty.
-            max_tokens: The most tokens of a translation; without it, ten more than twice its source's.
-            min_tokens: The fewest tokens of a translation.
-            samples: The number of draws for each line, where `sampling` or `temperature` is given.
-            seed: The seed of the draws.
-            batch_tokens: The tokens of a batch; only memory and speed depend on it.
-            ahead: The number of lines that are read before the first is translated.
+            truncate: Truncate a line that is too long, instead of raising an error.
+            before: The number of lines translated in earlier calls, and how many of them were not empty.
+            max_tokens: The maximum number of tokens in a translation. Default: twice the tokens of its source plus 10.
+            min_tokens: The minimum number of tokens in a translation.
+            samples: The number of samples for each line, if `sampling` or `temperature` is given.
+            seed: The random seed of sampling.
+            batch_tokens: The number of tokens in a batch. It affects only memory and speed.
+            ahead: The number of lines to read before the first one is translated.
 
         Yields:
-            For each line its translations, best first.
+            The translations of each line, best first.
 
         Raises:
-            RegardError: If a line is longer than any that the model was trained on, or an argument is wrong.
+            RegardError: If a line is too long for the model, or an argument is wrong.
         """
         how = search_or_draw(beam, length_penalty, sampling, temperature, top_k, top_p)
         limits = {"max_tokens": max_tokens, "min_tokens": min_tokens, "samples": samples, "seed": seed}
@@ -249,7 +250,7 @@ class TranslationRun(PairRun):
         return Translation(text, hypothesis.log_probability, hypothesis.score, tokens, hypothesis.finished)
 
     def _explained(self, line: str, source: list[int], found: list[Hypothesis], attention: bool) -> list[Translation]:
-        """The translations with what they looked at, from one more reading of each by the written equation."""
+        """The translations with their attention, from one more pass over each with the reference implementation."""
         explained = explain_hypotheses(self.model, [source] * len(found), found, eos=self.tokenizer.eos)
         shown = []
         for hypothesis, seen in zip(found, explained, strict=True):
@@ -276,22 +277,23 @@ class TranslationRun(PairRun):
         bleu_tokenizer: str | None = None,
         texts: bool = False,
     ) -> dict[str, Any]:
-        """Perplexity of the references, and BLEU and chrF of the model's translations.
+        """Compute the perplexity of the references, and BLEU and chrF of the model's translations.
 
         Args:
-            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
-                split; of another file, all of it.
-            data: Another corpus, by its name or path, or a list of pairs, which is read whole.
-            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
-            encoding: How the file is encoded, such as cp1252.
-            beam: The number of hypotheses of beam search, 5 unless given, or a Beam.
-            length_penalty: The exponent of the length that a log-probability is divided by, 1 unless given.
-            lengths: Also by the length of the source.
-            bleu_tokenizer: A tokenizer of sacreBLEU; without it, the script of the references decides.
+            split: "train", "valid", "test", or "all" for the whole file. Default: the test split, or the validation
+                split if there is no test split; for another file, the whole file.
+            data: The name or path of another corpus, or a list of pairs, all of which are used.
+            columns: The two table columns to read, by name or by number (from 1), such as "1,2".
+            encoding: The encoding of the file, such as "cp1252".
+            beam: The beam size, or a Beam. Default: 5.
+            length_penalty: The exponent p in log P / length^p, the score of a hypothesis. Default: 1.
+            lengths: Also report BLEU, chrF and accuracy by the length of the source.
+            bleu_tokenizer: A sacreBLEU tokenizer. Default: chosen by the script of the references.
             texts: Also return the translations.
 
         Returns:
-            A dict: bleu, chrf, perplexity, sentences, …, and alignment_error_rate where gold alignments exist.
+            A dict with bleu, chrf, perplexity, sentences and more, including alignment_error_rate if there are gold
+            alignments.
 
         Raises:
             RegardError: If the data cannot be read or an argument is wrong.
@@ -306,13 +308,13 @@ class TranslationRun(PairRun):
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairScore]:
         """Compute log P(target | source) of each pair.
 
-        On a CPU it depends on no other pair, to the last bit; on a GPU others may move the last digits.
+        On a CPU, the other pairs do not change a result by a single bit; on a GPU, the last digits can differ.
 
         Args:
             pairs: Pairs of source and target.
 
         Yields:
-            For each pair its log-probability in nats, as a whole and by token.
+            The log-probability of each pair in nats, in total and for each token.
 
         Raises:
             RegardError: If an item is not a pair of strings.
@@ -340,28 +342,30 @@ class TranslationRun(PairRun):
         gradients: bool = False,
         intervene: Mapping[str, Any] | None = None,
     ) -> Trace:
-        """Record everything that the model computes while it translates. In a notebook, it displays itself.
+        """Record everything that the model computes while it translates. A notebook displays the trace.
 
         Args:
             source: The sentence to translate.
-            target: The translation to read; without it, the best one that beam search finds, with the search's tree.
+            target: The translation to read. Default: the best one found by beam search; the trace then includes the
+                search tree.
             prefix: The beginning of that translation.
-            beam: The number of hypotheses of beam search.
-            length_penalty: The exponent of the length that a log-probability is divided by.
+            beam: The beam size.
+            length_penalty: The exponent p in log P / length^p, the score of a hypothesis.
             top: The number of most probable next tokens to record at each step.
-            gradients: Also record how much each token influences the loss at each step: a backward pass per token.
-            intervene: Changes of the model by place, such as {"self/0[2]": 0.0}; see `regard.intervene`.
+            gradients: Also record the norm of each step's loss gradient with respect to each input embedding. This
+                takes one backward pass per token.
+            intervene: New values for parts of the model, by name, such as {"self/0[2]": 0.0}; see `regard.intervene`.
 
         Returns:
             The trace, with NumPy arrays.
 
         Raises:
-            RegardError: If the source is longer than any that the model was trained on, or an argument is wrong.
+            RegardError: If the source is too long for the model, or an argument is wrong.
         """
         from regard.insight.interventions.changing import trace_changed
         from regard.insight.tracing import trace_translation
 
-        self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
+        self.source_tokens(source, 1)  # an error if it is longer than all training texts
         made = partial(
             trace_translation,
             *(self.model, self.source_tokenizer, self.tokenizer, source, target),
@@ -385,17 +389,18 @@ class TranslationRun(PairRun):
         *,
         target: str | None = None,
     ) -> WorkedExample:
-        """Show the arithmetic of one step, and the sums of beam search, with the model's numbers.
+        """Show the arithmetic of one step and the scores of beam search, with the model's numbers.
 
         Args:
             source: The sentence to translate.
-            step: The number of the step; step 0 writes the first word. Without it, the last.
-            layer: A number, or a name: "cross/0", "self/0", or "encoder/0", whose steps read the source.
-            head: The number of an attention head; 0 unless given.
-            target: The translation to read; without it, the best one that beam search finds.
+            step: The number of the step; step 0 predicts the first word. Default: the last step.
+            layer: A number, or a name such as "cross/0" or "self/0"; for "encoder/0", the steps are those of the
+                source.
+            head: The number of an attention head. Default: 0.
+            target: The translation to read. Default: the best one found by beam search.
 
         Returns:
-            The equations of the step with their numbers; print shows them.
+            The equations of the step with their numbers, as printable text.
 
         Raises:
             RegardError: If there is no such step, layer or head.
@@ -412,18 +417,18 @@ class TranslationRun(PairRun):
         length_penalty: float = 1.0,
         trace: Trace | None = None,
     ) -> Calculation:
-        """Translate once, to look at the arithmetic of many steps, layers or heads.
+        """Translate a sentence once, to show the arithmetic of many steps, layers or heads.
 
         Args:
             source: The sentence to translate.
-            target: The translation to read; without it, the best one that beam search finds.
+            target: The translation to read. Default: the best one found by beam search.
             prefix: The beginning of that translation.
-            beam: The number of hypotheses of beam search.
-            length_penalty: The exponent of the length that a log-probability is divided by.
-            trace: A trace of the same sentence by the same search, which is then not searched again.
+            beam: The beam size.
+            length_penalty: The exponent p in log P / length^p, the score of a hypothesis.
+            trace: A trace of the same sentence and the same search, to avoid searching again.
 
         Returns:
-            A Calculation; its method `at(step, layer, head)` returns what `work` does.
+            A Calculation. Its method `at(step, layer, head)` returns the same as `work`.
 
         Raises:
             RegardError: If an argument is wrong.

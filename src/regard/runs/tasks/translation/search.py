@@ -1,4 +1,4 @@
-"""How translations are found: by beam search, or by drawing."""
+"""Decoding of translations: by beam search or by sampling."""
 
 from __future__ import annotations
 
