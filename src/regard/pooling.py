@@ -180,8 +180,8 @@ def _scores(asked: Any, query: Tensor, visible: Tensor) -> Tensor:
     scores = as_tensor("what the score function returns", asked, query.device)
     if scores.shape[-2:] != visible.shape[-2:] or not broadcasts(scores.shape[:-2], visible.shape[:-2]):
         raise RegardError(
-            f"The score function returned shape {tuple(scores.shape)}: return a score for each query and key, "
-            f"{tuple(visible.shape)}."
+            f"The score function returned shape {tuple(scores.shape)}: return one score per query and key, in "
+            f"shape {tuple(visible.shape)}."
         )
     return scores.to(torch.promote_types(scores.dtype, query.dtype))
 
@@ -268,8 +268,8 @@ def as_sequences(
     """Queries […, Tq, d], keys […, m, d], values […, m, e], and a function that restores the user's shapes."""
     if keys.dim() == 0 or values.dim() == 0 or not keys.numel():
         raise RegardError(
-            "Attention needs keys and values: give keys of shape [m, d] or [m] with m at least 1, and equally "
-            "many values."
+            "Attention needs keys and values: give keys of shape [m, d] or [m] with m at least 1, and the "
+            "same number of values."
         )
     numbers, plain = keys.dim() == 1, values.dim() == 1
     if numbers:
@@ -281,7 +281,9 @@ def as_sequences(
     if plain:
         values = values[:, None]
     if keys.size(-2) != values.size(-2):
-        raise RegardError(f"{keys.size(-2)} keys and {values.size(-2)} values do not match: give equally many of each.")
+        raise RegardError(
+            f"{keys.size(-2)} keys and {values.size(-2)} values do not match: give the same number of each."
+        )
     single = query.dim() == 1
     query = query[None] if single else query
 
@@ -298,8 +300,9 @@ def may_see(mask: Array | None, query: Tensor, keys: Tensor, values: Tensor) -> 
     batches = [array.shape[:-2] for array in (query, keys, values)]
     if not broadcasts(*batches):
         raise RegardError(
-            f"Batches of shape {', '.join(str(tuple(batch)) for batch in batches)} of query, keys and values do not "
-            "match: give equal shapes, or size 1 where one is shared."
+            "The batch shapes of query, keys and values do not match "
+            f"({', '.join(str(tuple(batch)) for batch in batches)}): make them equal, or use "
+            "size 1 where one is shared."
         )
     batch = torch.broadcast_shapes(*batches[:2])
     shape = (*batch, query.size(-2), keys.size(-2))

@@ -124,16 +124,16 @@ def first_zero(dtype: torch.dtype, *, winner: bool = False) -> float:
     return next(float(gap) for gap in range(2000) if two_keys(float(gap), dtype, winner=winner) == 0.0)
 
 
-NEVER = "largest component of the gradient on the query by the equation, gaps from 0 to 600"
+NEVER = "largest component of the gradient with respect to the query, from the equation, for gaps of 0 to 600"
 WRITTEN = "relative difference of autograd's gradient from it, gaps up to 10"
 CLOSED = "two keys: |∂o/∂Δ| over e^−Δ / (1 + e^−Δ)², minus 1"
 SLOPE = "change of log |∂o/∂Δ| for each unit of the gap, gaps from 20 to 320"
-BOXCAR = "size of the gradient on query and keys, boxcar"
-VALUES = "size of the gradient on the values, boxcar"
-FAR_KEY = "size of the gradient on a key beyond the reach of a triangular kernel"
+BOXCAR = "size of the gradient with respect to query and keys, boxcar"
+VALUES = "size of the gradient with respect to the values, boxcar"
+FAR_KEY = "size of the gradient with respect to a key beyond the reach of a triangular kernel"
 SINGLE = "gap at which the gradient is exactly 0 in fp32"
 DOUBLE = "gap at which the gradient is exactly 0 in fp64"
-WINNER = "gap at which the gradient on the winning score is exactly 0 in fp64"
+WINNER = "gap at which the gradient with respect to the winning score is exactly 0 in fp64"
 
 CLAIM = Claim(
     name="softmax-gradient",

@@ -50,7 +50,7 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
     ("submitit", "`compare --on slurm`", 'pip install "regard[slurm]"'),
     ("ray", "`compare --on ray`", 'pip install "regard[ray]"'),
     ("matplotlib", "run.history.plot()", "pip install matplotlib"),
-    ("triton", "faster code on an NVIDIA GPU", "comes with the CUDA build of PyTorch on Linux"),
+    ("triton", "optimized implementations on an NVIDIA GPU", "comes with the CUDA build of PyTorch on Linux"),
     ("gguf", "`export --to gguf`", 'pip install "regard[gguf]"'),
     ("llguidance", "`generate --regex`, `--json-schema`, `--choice`", 'pip install "regard[constrain]"'),
     ("mlflow", "`train --track mlflow`", 'pip install "regard[mlflow]"'),
@@ -62,13 +62,13 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
 
 def doctor(
     *,
-    device: Annotated[Device, Parameter(help="list the faster code for this device")] = "auto",
+    device: Annotated[Device, Parameter(help="list the optimized implementations for this device")] = "auto",
     prune: Annotated[int | None, Parameter(metavar="DAYS")] = None,
     clear: Annotated[str, Parameter(metavar="PART", completer=choices(*CLEARED))] = "",
     yes: bool = False,
     json: Json = False,
 ) -> None:
-    """Report on this machine: versions, memory, GPUs, the cache, optional packages and the faster code in use.
+    """Report on this machine: versions, memory, GPUs, the cache, optional packages and optimized implementations.
 
         regard doctor
         regard doctor --prune 30
@@ -307,7 +307,7 @@ def _print(facts: dict[str, Any]) -> None:
         print_prose("The package regard.fast is missing, so everything runs on the reference implementation.")
         return
     rows = [{**row, "runs": "yes" if row["runs"] else "no"} for row in facts["faster_code"]]
-    headings = {"name": f"faster code on {facts['device']}", "runs": "runs", "instead_of": "instead of"}
+    headings = {"name": f"optimized on {facts['device']}", "runs": "runs", "instead_of": "instead of"}
     print_table(rows, headings | {"why_not": "why not"})
     print_prose("Everything else runs on the reference implementation.")
 

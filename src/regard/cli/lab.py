@@ -40,7 +40,7 @@ def lab(
     no_browser
         print the URL and do not open the browser
     read_only
-        forbid training, deleting, uploading, checking and writing, for example in class
+        disable training, deleting, uploading, evaluating, running claims and checking answers, for example in class
     """
     from regard.base.errors import RegardError
     from regard.web.lab.opening import open_lab

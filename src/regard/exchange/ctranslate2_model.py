@@ -107,8 +107,8 @@ def _encoder_decoder(model: Transformer, rows: int) -> tuple[Any, Any]:
     how = _arrangement(settings)
     if settings.position == "alibi":
         raise RegardError(
-            "CTranslate2 has no ALiBi in an encoder, so model.position alibi cannot be exported; train with "
-            "another position."
+            "CTranslate2 does not support ALiBi in an encoder, so model.position alibi cannot be exported; train with "
+            "a different model.position."
         )
     encoder = TransformerEncoderSpec(settings.layers, settings.heads, **how)
     decoder = TransformerDecoderSpec(len(model.layers), settings.heads, **how)

@@ -53,7 +53,7 @@ FORMATS: dict[str, Format] = {
     ),
     "ctranslate2": Format(
         "ctranslate2_model",
-        "a folder for CTranslate2, which is fast on a CPU, also with 8-bit weights",
+        "a folder for CTranslate2, which is fast on a CPU and supports 8-bit weights",
         ("transformer", "gpt"),
         folder=True,
         options={"quantization": "type of the weights: int8, int16, float16, …"},

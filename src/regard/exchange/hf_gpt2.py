@@ -39,10 +39,14 @@ def check_settings(settings: Settings, form: str) -> None:
             "with --model.position learned."
         )
     if settings.combine != "add":
-        raise RegardError(f"model.combine {settings.combine}: {form} adds positions; train with --model.combine add.")
+        raise RegardError(
+            f"model.combine {settings.combine} cannot be exported: {form} adds positions to the word vectors; train "
+            "with --model.combine add."
+        )
     if settings.norm != "pre":
         raise RegardError(
-            f"model.norm {settings.norm}: {form} normalizes before each part; train with --model.norm pre."
+            f"model.norm {settings.norm} cannot be exported: {form} normalizes before each part; train with "
+            "--model.norm pre."
         )
 
 

@@ -72,7 +72,7 @@ def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool 
     if size > LARGEST:
         smaller = "" if weights == "int8" else " --weights int8 makes it smaller;"
         raise RegardError(
-            f"The page of this model would have {format_bytes(size)}, but the limit is "
+            f"The page of this model would be {format_bytes(size)}, but the limit is "
             f"{format_bytes(LARGEST)}:{smaller} "
             "--to onnx and `regard serve` have no such limit."
         )

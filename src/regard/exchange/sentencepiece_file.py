@@ -117,7 +117,7 @@ def read_pieces(path: Path) -> SentencePieces:
         raise RegardError(f"{path} is not a SentencePiece model, or is damaged: copy it again.")
     if more.get("model", UNIGRAM) not in (UNIGRAM, BPE):
         raise RegardError(
-            f"{path} splits text into words or characters; from SentencePiece, Regard reads only BPE and unigram."
+            f"{path} splits text into words or characters; Regard supports only SentencePiece's BPE and unigram models."
         )
     tokens, scores, kinds = zip(*pieces)
     return SentencePieces(path, list(tokens), list(scores), list(kinds), **more)

@@ -28,7 +28,7 @@ def lecture_example(name: str, text: str | None = None) -> WorkedExample:
     """The example of this name, on the lecture's string or another one."""
     example = name.removeprefix(PREFIX)
     if example not in EXAMPLES:
-        raise RegardError(f"There is no example {name!r}; choose {', '.join(PREFIX + one for one in EXAMPLES)}.")
+        raise RegardError(f"There is no example {name!r}; choose one of {', '.join(PREFIX + one for one in EXAMPLES)}.")
     string = STRING if text is None else text.strip()
     if not string or set(string) - set(LETTERS) or len(string) > LONGEST:
         raise RegardError(f"{PREFIX}{example} reads a string of As and Bs, at most {LONGEST} of them: {STRING}.")

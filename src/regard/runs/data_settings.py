@@ -23,7 +23,7 @@ class DataSettings(CheckedSettings):
     """Running text, for a language model."""
 
     section = "data"
-    missing = "its text: name one"  # what an imported run lacks
+    missing = "its text: name a text"  # what an imported run lacks
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
     columns: str = setting("", "column of a table (CSV, TMX, JSON Lines, …) to read, by name or number: en, 2")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))

@@ -68,7 +68,9 @@ class Settings(CheckedSettings):
 
     def _check_attention(self) -> None:
         if self.words != self.width:
-            raise RegardError(f"model.encoder {self.encoder} keeps one width: leave model.embedding at 0.")
+            raise RegardError(
+                f"With model.encoder {self.encoder}, word vectors are as wide as the model: leave model.embedding at 0."
+            )
         check_heads(self.width, self.heads, self.position)
 
     @property

@@ -169,7 +169,7 @@ def test_symbols_of_a_users_own_are_refused_rather_than_cut_wrongly(tmp_path):
 def test_other_kinds_of_sentencepiece_are_refused_rather_than_cut_wrongly(tmp_path, kind):
     content, _ = trained(model_type=kind, byte_fallback=False, vocab_size=60, hard_vocab_limit=False)
     (tmp_path / "m.model").write_bytes(content)
-    with pytest.raises(RegardError, match="from SentencePiece, Regard reads only BPE and unigram"):
+    with pytest.raises(RegardError, match="Regard supports only SentencePiece's BPE and unigram"):
         sentencepiece_model(tmp_path / "m.model")
 
 

@@ -575,7 +575,7 @@ def test_a_vocabulary_of_another_program_is_refused(tmp_path, change, said):
 
 
 def test_bytes_in_another_order_are_refused(tmp_path):
-    for kind, said in (("byte", "another order"), ("bpe", "")):
+    for kind, said in (("byte", "a different order"), ("bpe", "")):
         tree = json.loads(Tokenizer.train(TEXT, kind).json)
         vocabulary = tree["model"]["vocab"]
         vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]

@@ -56,12 +56,12 @@ def lens(reading: Reading, top: int = 3) -> Lens:
             predicted = _log_softmax(read_off(vectors))[0]
         except RuntimeError:
             notes.append(
-                f"{name} is {vectors.size(-1)} wide and cannot be decoded: the output layer has another width."
+                f"{name} is {vectors.size(-1)} wide and cannot be decoded: the output layer has a different width."
             )
             continue
         layers.append(_layer(reading, name, predicted, final, top))
     if not layers:
-        raise RegardError(notes[0] if notes else "This model has no layers that its output layer could read.")
+        raise RegardError(notes[0] if notes else "This model has no layers that can be decoded with its output layer.")
     return Lens(reading.words, (*layers, _layer(reading, "prediction", final, final, top)), tuple(notes))
 
 
@@ -72,7 +72,7 @@ def output_map(model: nn.Module) -> Callable[[Tensor], Tensor]:
     if isinstance(model, Classifier):
         raise RegardError("A classifier predicts from the mean of all words, so no layer can be read at one word.")
     if not isinstance(getattr(model, "layers", None), nn.ModuleList):
-        raise RegardError(f"{type(model).__name__} has no layers that the output could read.")
+        raise RegardError(f"{type(model).__name__} has no layers that can be decoded with its output layer.")
     finish: Any = model.readout if isinstance(model, Seq2Seq) else getattr(model, "finish", nn.Identity())
     return lambda vectors: model.predict(finish(vectors))  # type: ignore[operator]
 

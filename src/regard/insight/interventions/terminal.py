@@ -87,7 +87,11 @@ def show_heads(found: AllHeads) -> str:
         shares = [f"{one.previous:.2f}", f"{one.positional:.2f}", str(one.distance)]
         rows.append([one.name, *shares, f"{one.duplicate:.2f}", f"{one.induction:.2f}", syntax])
     said = "Shares of a head's attention; chance is uniform attention."
-    unknown = " Syntactic: this model does not read the phrasebook's English." if found.chance.syntactic is None else ""
+    unknown = (
+        " Syntactic: this model's vocabulary lacks the phrasebook's English words."
+        if found.chance.syntactic is None
+        else ""
+    )
     return "\n".join([*_table(rows), "", said + unknown])
 
 

@@ -42,7 +42,8 @@ def check_run(folder: Path) -> None:
         raise RegardError(f"{folder} is not a run, so it is left unchanged.")
     if not _is_ours(folder):
         raise RegardError(
-            f"{folder} has files with the names of a run's files that Regard did not write, so it is left unchanged."
+            f"{folder} contains files that have the names of run files but were not written by Regard, so it is "
+            "left unchanged."
         )
 
 

@@ -129,7 +129,7 @@ def check_parts(engine: Engine) -> None:
         if not {*BYTE_SYMBOLS} <= {*symbols} or not {*"".join(symbols)} <= {*BYTE_SYMBOLS}:
             raise RegardError(" (its symbols are not made of bytes)")
         if kind == "byte" and symbols != BYTE_SYMBOLS:
-            raise RegardError(" (its bytes are in another order)")
+            raise RegardError(" (its bytes are in a different order)")
         plain = byte_pairs(vocabulary, [(left, right) for left, right in merges], kind == "bpe")
     else:
         split = SPLIT_CHARACTERS if kind == "char" else SPLIT_SPACES if pretokenised else SPLIT_WORDS

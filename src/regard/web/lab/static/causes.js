@@ -125,7 +125,7 @@ function contrastFigure({ words, answers, step, difference, methods, completenes
 function headTable({ heads, chance }) {
   const columns = { name: "head", previous: "previous word", positional: "fixed distance", distance: "distance", duplicate: "the same word", induction: "after the same word", ...(chance.syntactic === null ? {} : { syntactic: "verb to subject" }) };
   return { node: el("section", { class: "cause" }, el("h3", {}, "What each head attends to"), table([...heads, chance], columns, { caption: "shares of attention", cell: (row, key) => (typeof row[key] === "number" && key !== "distance" ? Number(row[key].toFixed(3)) : row[key]) }),
-    caption("Shares of each head's attention; chance means uniform attention. The scores for “the same word” and “after the same word” are measured on random words read twice. ", chance.syntactic === null ? "“Verb to subject” is not available, because this model does not read the phrasebook's English." : "“Verb to subject” is measured on sentences from the phrasebook.")), end() {} };
+    caption("Shares of each head's attention; chance means uniform attention. The scores for “the same word” and “after the same word” are measured on random words read twice. ", chance.syntactic === null ? "“Verb to subject” is not available, because this model's vocabulary lacks the phrasebook's English words." : "“Verb to subject” is measured on sentences from the phrasebook.")), end() {} };
 }
 
 const DRAW = { lens: lensGrid, ablate: ablationTable, patch: patchMap, why: contrastFigure, head_scores: headTable };

@@ -51,8 +51,8 @@ export function flow({ load }) {
     const whole = await inside(block.whole), share = array && whole ? `; its norm is ${percent(lengthOf(array, step) / (lengthOf(whole, step) || 1))} of that of the layer's output` : "";
     if (block.kind === "alone") return { said: `${block.title}: applied to ${word} alone${share}.` };
     if (block.kind === "state") {
-      const gates = await Promise.all(block.gates.map(async (one) => { const values = await inside(one.name); return values && `${one.title.split(": ").at(-1)} ${number(meanOf(values, step), 2)} open`; }));
-      return { said: `${block.title}: ${word} is combined with the state of the previous words${gates.some(Boolean) ? `; on average the ${gates.filter(Boolean).join(", ")}` : ""}.` };
+      const gates = await Promise.all(block.gates.map(async (one) => { const values = await inside(one.name); return values && `${one.title.split(": ").at(-1)} ${number(meanOf(values, step), 2)}`; }));
+      return { said: `${block.title}: ${word} is combined with the state of the previous words${gates.some(Boolean) ? `; mean gate values: ${gates.filter(Boolean).join(", ")}` : ""}.` };
     }
     const weights = await load(`attention/${block.map.name}`), [heads, , columns] = weights.shape, lines = [];
     for (let head = 0; head < heads; head++) for (let place = 0; place < columns; place++) {

@@ -32,7 +32,7 @@ function stamp(out, stride, left, top, size, { array, start, height, width, caus
 }
 
 export function sheet({ label, onPick }) {
-  const canvas = el("canvas", { tabindex: "0", role: "application", "aria-roledescription": "many small maps", "aria-label": `${label}; use the arrow keys to choose one` });
+  const canvas = el("canvas", { tabindex: "0", role: "application", "aria-roledescription": "grid of heat maps", "aria-label": `${label}; use the arrow keys to choose one` });
   const titles = el("div", { class: "titles", "aria-hidden": "true" });
   const node = el("div", { class: "sheet" }, titles, canvas);
   const base = document.createElement("canvas");

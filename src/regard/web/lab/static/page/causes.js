@@ -41,14 +41,14 @@ export function lens(run, text, written) {
   const { tokenizer, about: { lens: sums, cannot } } = run;
   if (cannot) throw new Error(cannot);
   const { found, every, ids, targets } = recorded(run, text, written), final = every.map(logSoftmax), last = found[`layer/${sums.length - 1}`], layers = [], notes = [];
-  if (!last) throw new Error("This model has no layers that its output could read.");
+  if (!last) throw new Error("This model has no layers that can be decoded with its output layer.");
   const add = (name, logs) => layers.push({
     name, top: logs.map((one) => { const best = largest(one, 3), words = tokensOf(tokenizer, best); return best.map((token, at) => [words[at], Math.exp(one[token])]); }),
     probability: logs.map((one, at) => (targets[at] === null ? null : Math.exp(one[targets[at]]))), rank: logs.map((one, at) => (targets[at] === null ? null : one.reduce((sum, log) => sum + (log > one[targets[at]]), 1))),
     divergence: logs.map((one, at) => Math.max(0, final[at].reduce((sum, log, token) => sum + (log > -700 ? Math.exp(log) * (log - one[token]) : 0), 0))),
   });
   const look = (name, vectors) => {
-    if (vectors[0].length !== last[0].length) { notes.push(`${name} is ${vectors[0].length} wide and cannot be decoded: the output layer has another width.`); return; }
+    if (vectors[0].length !== last[0].length) { notes.push(`${name} is ${vectors[0].length} wide and cannot be decoded: the output layer has a different width.`); return; }
     const value = (column, at) => vectors[column][at];
     add(name, watched(run.model, replacer([{ part: `layer/${sums.length - 1}`, of: () => true, value }]), () => through(run, text, written)).every.map(logSoftmax));
   };

@@ -49,7 +49,7 @@ export const replacer = (replaced, met = new Set()) => (part, value, step, seen)
 export function replacements(changes, own, other) {
   return changes.map((change) => {
     const [way, text] = change.split(" "), place = placeOf(text), mine = own[place.part], its = other?.[place.part];
-    if ((way !== "zero" || place.column !== null) && place.part.startsWith("order/")) throw new Error("An n-gram order can only be removed, and at every word.");
+    if ((way !== "zero" || place.column !== null) && place.part.startsWith("order/")) throw new Error("An n-gram order can only be removed, and only at all words at once.");
     if (way === "swap" && !other) throw new Error("Swapping needs a second text of equal length: enter one.");
     if (way === "swap" && mine && (place.column === null ? mine.length !== its.length : !its[place.column])) throw new Error(`The texts have ${mine.length} and ${its.length} tokens: swap ${place.name} at one word, or choose a text of equal length.`);
     const mean = way === "mean" && mine?.[0].map((_, at) => mine.reduce((sum, one) => sum + one[at], 0) / mine.length);

@@ -290,7 +290,7 @@ function gatherND([x, index], { batch_dims = 0 }) {
 }
 
 function scatterND([x, index, updates], { reduction = "none" }) {
-  if (reduction !== "none") throw new Error(`ScatterND has no ${reduction} here`);
+  if (reduction !== "none") throw new Error(`Pages do not support ScatterND with reduction ${reduction}.`);
   const [found, size] = places(x, index, 0), out = x.data.slice();
   found.forEach((to, row) => out.set(updates.data.subarray(row * size, (row + 1) * size), to));
   return [tensor(x.dims, out)];
@@ -315,7 +315,7 @@ function range([start, end, step]) {
 
 function cast([x], { to }) {
   const type = TYPES[to];
-  if (!type) throw new Error(`a page has no numbers of the ONNX type ${to}`);
+  if (!type) throw new Error(`Pages do not support the ONNX data type ${to}.`);
   if (x.data.constructor === type) return [x];
   const out = new type(x.data.length);
   for (let at = 0; at < out.length; at++) out[at] = to === 9 ? x.data[at] !== 0 : x.data[at];
