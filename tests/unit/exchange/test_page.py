@@ -339,7 +339,7 @@ def test_what_cannot_be_changed_is_said_in_one_sentence(pages):
 
 def test_a_model_that_is_too_large_for_a_page_is_refused_with_its_size(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(page_file, "LARGEST", 1000)
-    with pytest.raises(RegardError, match=r"would have .* KiB, .*--weights int8"):
+    with pytest.raises(RegardError, match=r"would be .* KiB, .*--weights int8"):
         export(runs("dan", **small("dan")).folder, "page", tmp_path / "model.html", options={"scores": "no"})
     assert not (tmp_path / "model.html").exists()
 
