@@ -187,5 +187,5 @@ def refuse_few_rows(rows: int, group: Group) -> None:
     if rows < group.size:
         raise RegardError(
             f"{group.size} processes need at least as many sequences per batch, but a batch has only "
-            "{rows}: raise training.batch_tokens."
+            f"{rows}: raise training.batch_tokens."
         )

@@ -23,12 +23,11 @@ from regard.base.digests import DIGEST, read_with_digest, with_digest
 from regard.base.errors import RegardError, Stopped
 from regard.base.numbers import group_digits
 from regard.comparison import child, comparison, language_task, processes
-from regard.comparison import comparison_page as pages
 from regard.comparison.language_task import LANGUAGE
 from regard.comparison.plan import Plan, check_free, make_plan, open_plan
 from regard.comparison.processes import read_result, run_all
 from regard.comparison.question import Question
-from regard.evaluation.perplexity import Method, likelihood
+from regard.evaluation.perplexity import Method, finite_perplexity, likelihood
 from regard.report import progress
 from regard.runs.data_lookup import tokens_of
 from regard.runs.store.facts import read_facts
@@ -727,7 +726,7 @@ def test_a_loss_beyond_all_numbers_is_an_infinite_perplexity():
     assert [language_task._exp(loss) for loss in (0.0, 699.9, 700.0, 700.5)] == [
         1.0, math.exp(699.9), math.inf, math.inf,
     ]  # fmt: skip
-    assert pages._exp(800.0) == math.exp(700)
+    assert finite_perplexity(800.0) == math.exp(700)
 
 
 def test_all_are_tested_on_segments_as_long_as_the_shortest_context(monkeypatch):

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard import text
 from regard.text.batches import text_batches as text_batches
 from regard.text.batches.text_batches import Streams, Windows, segment_batches, segments
 
@@ -215,10 +214,3 @@ def test_each_window_of_a_text_of_any_size_has_a_number_of_its_own(size, monkeyp
     source._cut(0)
     assert numbers == [size - 1]
     assert numbers[0].nbytes == (4 if size < 1 << 32 else 8)  # no more memory than that takes
-
-
-def test_the_package_has_what_it_lists_and_nothing_else():
-    for name in text.__all__:
-        assert getattr(text, name).__name__ == name
-    with pytest.raises(AttributeError, match=r"module 'regard\.text' has no attribute 'Batches'"):
-        _ = text.Batches

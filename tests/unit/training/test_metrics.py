@@ -113,7 +113,7 @@ def test_a_file_of_more_than_the_most_was_not_written_here(path, monkeypatch):
     monkeypatch.setattr(metrics, "MAX_METRICS_BYTES", path.stat().st_size)
     assert sound_metrics(path)[0] == ROWS
     monkeypatch.setattr(metrics, "MAX_METRICS_BYTES", path.stat().st_size - 1)
-    with pytest.raises(RegardError, match="more than"):
+    with pytest.raises(RegardError, match="is larger than"):
         sound_metrics(path)
 
 

@@ -676,7 +676,9 @@ def test_what_is_dropped_differs_between_steps_and_processes_and_not_between_tri
 def test_a_stream_needs_a_row_for_every_process(tmp_path):
     one = trainer(tmp_path, "lstm", batch_tokens=32)
     one.group = Ranks(0, 3)
-    with pytest.raises(RegardError, match="3 processes need at least as many sequences per batch, but a batch has 2"):
+    with pytest.raises(
+        RegardError, match="3 processes need at least as many sequences per batch, but a batch has only 2"
+    ):
         one.step()
 
 

@@ -238,7 +238,7 @@ def test_no_refused_field_is_suggested(address):
         return answer.json()["error"]["message"]
 
     for name in ("length_penalty", "typical_p", "tools"):
-        assert refusal(name).startswith(f"{name} is not supported: leave it out")
+        assert refusal(name).startswith(f"{name} is not supported: remove it")
     neutral = [name for name, one in CompletionRequest.declared().items() if not one.metadata["kind"].suggested]
     assert neutral == ["suffix"]
     for name in ("suffixes", "suffix_"):

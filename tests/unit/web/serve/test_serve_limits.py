@@ -102,7 +102,10 @@ def refused(field, read, *given):
 def test_texts_and_characters_of_a_translation_end_where_they_say():
     read = DetectRequest.read
     assert len(read({"q": ["a"] * TEXTS}).texts) == TEXTS
-    assert refused("q", read, {"q": ["a"] * (TEXTS + 1)}) == f"q has {TEXTS + 1} texts; at most {TEXTS} at once."
+    assert (
+        refused("q", read, {"q": ["a"] * (TEXTS + 1)})
+        == f"q has {TEXTS + 1} texts; at most {TEXTS} are accepted at once."
+    )
     assert read({"q": "a" * CHARACTERS}).texts == ("a" * CHARACTERS,)
     assert read({"q": ["a" * (CHARACTERS // 2)] * 2})
     assert "20,000" in refused("q", read, {"q": "a" * (CHARACTERS + 1)})
