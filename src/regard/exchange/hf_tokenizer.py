@@ -148,9 +148,18 @@ def _end_of(folder: Path, config: Config) -> Any:
     return ends[0] if ends else None
 
 
+def _check_inside(path: Path) -> None:
+    """A template is copied into the run as it is, so a stranger's link must not name another file of this machine."""
+    target, home = path.resolve(), path.parent.resolve()
+    blobs = home.parent.parent / "blobs"  # the files of the Hub's cache, to which its folders link
+    if not (target.is_relative_to(home) or target.is_relative_to(blobs)):
+        raise RegardError(f"{path} is a link to a file outside the model's folder: replace it with the file itself.")
+
+
 def template_of(folder: Path) -> str:
     """The folder's chat template: a separate file, or a field of tokenizer_config.json."""
     if (folder / CHAT_TEMPLATE).exists():
+        _check_inside(folder / CHAT_TEMPLATE)
         return read_template(folder / CHAT_TEMPLATE)
     path = folder / "tokenizer_config.json"
     return checked_template(read_json(path).get("chat_template"), path) if path.exists() else ""

@@ -20,6 +20,7 @@ from regard.exchange.foreign_tokenizers import (
     llama2c_tokenizer,
     sentence_pieces,
 )
+from regard.exchange.hf_tokenizer import template_of
 from regard.exchange.sentencepiece_file import sentencepiece_model
 from regard.text.tokenizers.imported import import_engine
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -286,3 +287,18 @@ def test_a_model_that_would_fill_the_memory_is_refused(tmp_path, part):
     (tmp_path / "m.model").write_bytes(content + part)
     with pytest.raises(RegardError, match=r"is damaged|a token of more than 4096 characters"):
         sentencepiece_model(tmp_path / "m.model")
+
+
+def test_a_template_is_read_through_the_hubs_links_and_through_no_other(tmp_path):
+    cache, elsewhere = tmp_path / "hub" / "models--x", tmp_path / "secret.txt"
+    folder = cache / "snapshots" / "0a1b"
+    for path in (folder, cache / "blobs"):
+        path.mkdir(parents=True)
+    (cache / "blobs" / "77").write_text("{{ messages[0].content }}")
+    elsewhere.write_text("mine")
+    (folder / "chat_template.jinja").symlink_to("../../blobs/77")
+    assert template_of(folder) == "{{ messages[0].content }}"
+    (folder / "chat_template.jinja").unlink()
+    (folder / "chat_template.jinja").symlink_to(elsewhere)
+    with pytest.raises(RegardError, match="is a link to a file outside the model's folder"):
+        template_of(folder)
