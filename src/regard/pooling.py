@@ -206,7 +206,9 @@ def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> 
     needed = WEIGHTS.get(score, set()) if isinstance(score, str) else set()
     if given != needed:
         needs = f"score {score} needs {', '.join(sorted(needed)) or 'no weights'}"
-        raise RegardError(f"{needs}, but got {', '.join(sorted(given)) or 'none'}: give exactly the ones it needs.")
+        raise RegardError(
+            f"{needs}, but got {', '.join(sorted(given)) or 'none'}: give exactly the weights that it needs."
+        )
 
 
 def _check_widths(score: str, query: int, key: int, given: dict[str, Tensor]) -> None:

@@ -175,7 +175,7 @@ def test_an_unknown_claim_is_refused_with_what_was_meant(wrong):
 
 def test_a_folder_that_holds_something_else_is_left_alone(wrong, tmp_path, text_file):
     (tmp_path / "report.html").write_text("mine")
-    assert "has no claims report: choose another --run" in wrong("claims", "hull", "--quick", "--run", tmp_path)
+    assert "contains no claims report: choose another --run" in wrong("claims", "hull", "--quick", "--run", tmp_path)
     assert (tmp_path / "report.html").read_text() == "mine"
     assert "choose another --run" in wrong("claims", "hull", "--quick", "--run", text_file)
 

@@ -129,7 +129,7 @@ def test_a_folder_is_never_written_over(regard, compared, text_file, tmp_path):
     words = ["compare", "gpt", "lstm", "--data", text_file, "--budget", "4k", "--seeds", "2", *SMALL]
     code, _, errors = regard(*words, "--run", compared / "c")
     assert code == 2
-    assert "contains another comparison (its budget differs)" in errors
+    assert "contains a different comparison (its budget differs)" in errors
     assert (compared / "c" / "comparison.json").read_text() == before
     (tmp_path / "notes.txt").write_text("mine")
     code, _, errors = regard(*words, "--run", tmp_path)

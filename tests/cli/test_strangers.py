@@ -70,7 +70,7 @@ def test_a_comparison_runs_no_code_that_was_not_named(here, trap, wrong, asked):
     said = wrong(*words)
     assert not (here / "sprung").exists()
     assert not (here / "cache" / "own-code.txt").exists()
-    assert ("contains another comparison" if asked == "something else" else f"would run {trap}") in said
+    assert ("contains a different comparison" if asked == "something else" else f"would run {trap}") in said
     with pytest.raises(RegardError, match="not been approved"):  # as the process of one run opens it
         Plan.read(here / "gift")
 

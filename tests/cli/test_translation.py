@@ -487,7 +487,7 @@ def test_a_file_to_a_file_refuses_what_would_lose_something(regard, translators,
     (tmp_path / "out.txt.part.json").write_text("{}", encoding="utf-8")
     code, _, errors = regard("translate", run, "--in", big_file, "--out", out)
     assert code == 2
-    assert "belongs to a job with another run" in errors
+    assert "belongs to a job with a different run" in errors
     assert (tmp_path / "out.txt.part").read_text(encoding="utf-8") == "a line\n"
 
 

@@ -187,7 +187,7 @@ def test_a_generation_from_file_to_file_that_was_killed_goes_on_where_it_was(reg
     out.unlink()
     part.write_bytes(whole[0])
     (tmp_path / "out.txt.part.json").write_text(noted[0], encoding="utf-8")
-    assert "belongs to a job with another run" in regard(*command, "--seed", 5)[2]
+    assert "belongs to a job with a different run" in regard(*command, "--seed", 5)[2]
 
 
 def test_a_generation_from_file_to_file_refuses_what_it_cannot_do(wrong, trained, prompt_file, tmp_path):

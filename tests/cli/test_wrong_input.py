@@ -79,7 +79,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "lstm", "--model.width", "2147483647"], "Reduce model.width, model.layers or data.vocabulary"),
     (["train", "lstm", "--model.layers", "2147483647"], "model.layers must be at least 1 and at most 1000"),
     (["train", "lstm", "--data.vocabulary", "500000000"], "data.vocabulary must be at least 0 and at most 10000000"),
-    (["train", "lstm", "--model.forget-bias=-1e308"], "model.forget_bias must be a number of at most 3.4e+38"),
+    (["train", "lstm", "--model.forget-bias=-1e308"], "model.forget_bias must be a number of magnitude at most 3.4e+38"),
     (["train", "lstm", "--model.layers", "9" * 5000], "model.layers must be a whole number"),
     (["train", "lstm", "--seed", "9223372036854775808"], "training.seed must be below 2,147,483,648"),
     (["train"], "Name a system"),
@@ -165,7 +165,7 @@ def test_a_recipe_that_is_not_toml_or_names_no_system(wrong, tmp_path):
     ('[data]\ncorpus = "a\\u0000b"', "data.corpus must be text without NUL characters"),
     ("size = []", "size must be one of tiny, small, medium, large, not []"),
     ("size = 0", "size must be one of"),
-    ("[model]\nforget_bias = nan", "model.forget_bias must be a number of at most"),
+    ("[model]\nforget_bias = nan", "model.forget_bias must be a number of magnitude at most"),
 ])  # fmt: skip
 def test_a_value_in_a_recipe_that_no_one_would_write(wrong, tmp_path, text, said):
     (tmp_path / "odd.toml").write_text(f'system = "lstm"\n{text}\n', encoding="utf-8")

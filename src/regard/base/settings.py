@@ -58,7 +58,7 @@ class CheckedSettings:
             if value != meta.get("unset"):
                 _check_bounds(key, value, meta.get("bounds", {}), meta.get("unset"))
             if isinstance(value, float) and not abs(value) <= LARGEST:
-                raise RegardError(f"{key} must be a number of at most {LARGEST:g} in size, not {value}.")
+                raise RegardError(f"{key} must be a number of magnitude at most {LARGEST:g}, not {value}.")
 
 
 def _check_bounds(key: str, value: float, bounds: dict[str, float], unset: float | None) -> None:

@@ -103,7 +103,7 @@ def judged_pairs(data: str) -> tuple[Counter[str], dict[tuple[str, str], float]]
     pairs = {pair: said for pair, said in JUDGED.items() if often.issuperset(pair)}
     if len(pairs) < MIN_PAIRS:
         raise RegardError(
-            f"{data} has only {len(pairs)} of the {len(JUDGED)} judged word pairs often enough; "
+            f"{data} contains only {len(pairs)} of the {len(JUDGED)} judged word pairs often enough; "
             f"at least {MIN_PAIRS} are needed: give a longer English text, such as --data wikitext-2."
         )
     return counts, pairs

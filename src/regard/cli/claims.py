@@ -134,7 +134,7 @@ def _folder(chosen: Sequence[Claim], quick: bool, explores: Mapping[str, float |
 def _check(folder: Path) -> None:
     """Checks before the experiments that the report may be written here."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / RECORD).is_file())):
-        raise RegardError(f"{folder} already exists and has no claims report: choose another --run.")
+        raise RegardError(f"{folder} already exists and contains no claims report: choose another --run.")
 
 
 def _write(folder: Path, results: Sequence[ClaimResult]) -> Path:

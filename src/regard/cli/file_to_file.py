@@ -67,7 +67,8 @@ def _done(part: Path, note: Path, asked: str) -> int:
     there = [path for path in (part, note) if os.path.lexists(path)]
     if there and not (note.is_file() and note.read_bytes() == asked.encode()):
         raise RegardError(
-            f"{there[0]} belongs to a job with another run, input or options: move it away, or choose another --out."
+            f"{there[0]} belongs to a job with a different run, input or options: move it away, or "
+            "choose another --out."
         )
     if not there:
         write_text(note, asked, new=True)

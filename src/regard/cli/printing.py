@@ -38,7 +38,7 @@ def agreed(question: str, yes: bool) -> bool:
     if yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():
-        raise RegardError(f"{question} There is no terminal to answer on: add --yes.")
+        raise RegardError(f"{question} There is no terminal to answer in: add --yes.")
     print(harmless(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

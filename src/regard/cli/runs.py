@@ -182,5 +182,5 @@ def runs_remove(*runs: RunFolders, yes: bool = False) -> None:
         return
     for run in runs:
         if left := remove_run(run):
-            say(f"{run}: kept files that Regard did not write: {', '.join(map(str, left))}")
+            say(f"{run}: these files were kept because Regard did not write them: {', '.join(map(str, left))}")
         print(run)

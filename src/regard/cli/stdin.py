@@ -36,7 +36,7 @@ def stdin_text() -> str:
         lines.append(line)
         size += len(line) + 1
         if size > MAX_LINE_BYTES:
-            raise RegardError(f"{NAME} has more than {MAX_LINE_BYTES >> 20} MiB, too much for one text: shorten it.")
+            raise RegardError(f"{NAME} is larger than {MAX_LINE_BYTES >> 20} MiB, too large for one text: shorten it.")
     return "\n".join(lines)
 
 

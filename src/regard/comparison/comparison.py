@@ -350,4 +350,4 @@ def _finite(value: float | None) -> bool:
 def check_free(path: Path | None, option: str) -> None:
     """Refuses an existing output file before training, not after it."""
     if path is not None and path.exists():
-        raise RegardError(f"{path} already exists; {option} writes a new file.")
+        raise RegardError(f"{path} already exists: choose another file for {option}.")

@@ -121,9 +121,9 @@ class Plan:
         try:
             tree = without_digest(json.loads(read_whole(path, MAX_JSON_BYTES)), path)
             if tree["format"] != FORMAT:
-                raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
+                raise RegardError(f"{folder} was written by a different version of Regard: choose another --run.")
             if question is not None and (difference := _difference(tree["question"], question)):
-                raise RegardError(f"{folder} contains another comparison ({difference}): choose another --run.")
+                raise RegardError(f"{folder} contains a different comparison ({difference}): choose another --run.")
             plan = cls(
                 folder,
                 tree["question"],
@@ -157,7 +157,7 @@ def _check_names(names: Sequence[str], where: Path) -> None:
         if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
             raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
     if len({unicodedata.normalize("NFKC", name).casefold() for name in names}) < len(names):
-        raise RegardError(f"{where} has two runs with the same name: restore the file.")
+        raise RegardError(f"{where} lists two runs with the same name: restore the file.")
 
 
 def _is_whole(plan: Plan) -> bool:

@@ -84,7 +84,9 @@ class Question:
                 if advice := OWNED.get(f"{part}.{name}"):
                     raise RegardError(f"{part}.{name} cannot be set for a single system here: {advice}.")
         if self.match == "parameters" and "width" in self.settings.get("model", {}):
-            raise RegardError("--match parameters chooses every system's model.width: leave it out, or match tokens.")
+            raise RegardError(
+                "--match parameters chooses every system's model.width: leave model.width out, or use --match tokens."
+            )
 
     @property
     def limit(self) -> Budget:
@@ -133,7 +135,8 @@ class Question:
                 rungs.append(Rung(_label(entry.name, [rung.label for rung in rungs]), entry))
         if not rungs:
             raise RegardError(
-                "--placebo trains each system again with other seeds, but n-grams have no seeds: name another system."
+                "--placebo trains each system again with different seeds, but n-grams have no seeds: name another "
+                "system."
             )
         return rungs
 

@@ -53,7 +53,8 @@ class _Search:
         self.names = {f.name for f in fields(model)}
         if "width" not in self.names:
             raise RegardError(
-                f"{rung.label} has no model.width to adjust for equal parameters: leave it out, or use --match tokens."
+                f"{rung.label} has no model.width to adjust for equal parameters: leave this system out, or use "
+                "--match tokens."
             )
         self.step = getattr(model, "width_step", getattr(model, "heads", 1))  # heads must divide the width
 

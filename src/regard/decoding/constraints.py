@@ -92,7 +92,7 @@ class Constraints:
         elif schema:
             parsed = parse_object(schema)
             if parsed is None:
-                raise Unwritable("The JSON schema is not a JSON object.")
+                raise Unwritable("The JSON schema must be a JSON object.")
             try:
                 grammar = made.grammar_from_json_schema(json.dumps(parsed), overrides=COMPACT)
             except ValueError as error:  # NaN, or nested too deeply

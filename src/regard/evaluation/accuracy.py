@@ -72,7 +72,9 @@ def label_quality(gold: Sequence[str], predicted: Sequence[str]) -> dict[str, An
 def confusion(gold: Sequence[str], predicted: Sequence[str]) -> Confusion:
     """Number of lines by gold label and predicted label; zeros are left out."""
     if len(gold) != len(predicted):
-        raise RegardError(f"There are {len(predicted)} predictions for {len(gold)} labels; give one line for each.")
+        raise RegardError(
+            f"There are {len(predicted)} predictions for {len(gold)} labels; give one prediction for each label."
+        )
     if not len(gold):
         raise RegardError("There are no lines to label; give at least one.")
     table: Confusion = {}

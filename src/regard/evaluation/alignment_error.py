@@ -116,7 +116,7 @@ def word_spans(words: Sequence[str], text: str) -> list[Span]:
         start = text.find(word, end)
         if start < 0:
             raise RegardError(
-                f"The word {word!r} does not occur in the sentence {text!r}, or not in this order; use the "
+                f"The word {word!r} does not occur in the sentence {text!r} or is out of order; use the "
                 "words of the sentence, in order."
             )
         end = start + len(word)

@@ -188,7 +188,8 @@ def _same(hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         raise RegardError(
-            f"There are {len(hypotheses)} sentences and {len(references)} references; give one line for each."
+            f"There are {len(hypotheses)} sentences and {len(references)} references; give one reference for each "
+            "sentence."
         )
     if not len(references):
         raise RegardError("There are no sentences to score; give at least one.")

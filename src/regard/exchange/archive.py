@@ -129,7 +129,7 @@ def _facts(facts: dict[str, Any]) -> bytes:
 def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     """Open an archive as a run; damaged archives and files that do not belong to a run are refused."""
     if tokenizer_file is not None:
-        raise RegardError("--tokenizer does not apply: an archive has its own.")
+        raise RegardError("--tokenizer does not apply: an archive contains its own tokenizer.")
     check_free(run)
     if run.exists():  # an empty folder, which cannot be locked and renamed at the same time
         raise RegardError(f"{run} already exists: choose another --run.")
@@ -146,7 +146,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     say(f"imported {pluralize(len(recorded), 'file')} of a run; all digests match")
     for name in recorded:
         if name.endswith(".py"):
-            say(f"note: it was trained with custom code, {run / name}, which runs only after you have approved it")
+            say(f"note: the run was trained with custom code, {run / name}, which runs only after you have approved it")
     return run
 
 
@@ -173,7 +173,7 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
     content = json.loads(_small(file, archive, MANIFEST))
     if not isinstance(content, dict) or content.get("archive") != VERSION:
         version = content.get("archive") if isinstance(content, dict) else None
-        raise RegardError(f"{file} is an archive of version {version!r:.20}; this Regard reads version {VERSION}.")
+        raise RegardError(f"{file} has archive format {version!r:.20}; this version of Regard reads format {VERSION}.")
     recorded = content.get("files")
     if not isinstance(recorded, dict) or sorted(names) != sorted([*recorded, MANIFEST]):
         raise _damaged(file, "it does not contain the files that it lists")

@@ -52,7 +52,7 @@ def check(run: LanguageRun, out: Path) -> Parity:
     try:
         import kenlm
     except ImportError:
-        raise RegardError(f"{out} was written; to check it: pip install kenlm.") from None
+        raise RegardError(f"{out} was written; to check it, install KenLM: pip install kenlm.") from None
     theirs, words, lines = kenlm.Model(str(out)), spell(run.tokenizer.tokens), texts(run, 64)
     scores = [theirs.score(" ".join(words[token] for token in run.tokenizer.encode(line))) for line in lines]
     ours = [score.log_probability / log(10) for score in run.score(lines)]

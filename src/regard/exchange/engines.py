@@ -19,7 +19,7 @@ def open_engine(name: str, run: TranslationRun) -> Searcher | None:
     if run.recipe.system != "transformer":
         raise RegardError(
             f"--engine {name} supports only transformers, but {run.folder} is "
-            f"{with_article(run.recipe.system)}: leave it out."
+            f"{with_article(run.recipe.system)}: leave --engine out."
         )
     try:
         from regard.exchange import ctranslate2_model

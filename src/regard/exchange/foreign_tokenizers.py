@@ -114,7 +114,7 @@ def add_special(engine: Engine, tokens: Sequence[str], kinds: Sequence[int]) -> 
     special = [token for token, kind in zip(tokens, kinds) if kind in (CONTROL, UNKNOWN)]
     named = [token for token, kind in zip(tokens, kinds) if kind == 4]  # added by a user, matched as a whole
     if len(special) + len(named) > MAX_ADDED:
-        raise RegardError(f"has more than {MAX_ADDED} special tokens, more than Regard supports")
+        raise RegardError(f"has more than {MAX_ADDED} special tokens, the most that Regard supports")
     engine.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     engine.add_tokens([AddedToken(token, normalized=False) for token in named])
 

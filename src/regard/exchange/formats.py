@@ -112,7 +112,7 @@ def export(
     run = _open(folder, to) if form.opened else folder
     module = _module(form, to)
     if check and not hasattr(module, "check"):
-        raise RegardError(f"--to {to} does not support --check.")
+        raise RegardError(f"--to {to} does not support --check: leave it out.")
     with exclusive_name(out), atomic_folder(out) if form.folder else atomic_write(out, new=True) as made:
         module.write(run, made, **options)
         note = module.write_beside(run, out) if hasattr(module, "write_beside") else ""
@@ -168,7 +168,7 @@ def import_file(
         module = next((name for mark, name in READERS.items() if begin.startswith(mark)), by_name)
     if precision != "fp32" and module not in PRECISE:
         raise RegardError(
-            "--precision applies to Llama and other networks, but this file has no such weights: leave it out."
+            "--precision applies only to neural networks, and this file contains none: leave --precision out."
         )
     try:
         reader = import_module(f"regard.exchange.{module}").read

@@ -70,7 +70,8 @@ def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
         check_imported(run.tokenizer)
     elif run.tokenizer.kind != "bpe":
         raise RegardError(
-            f"data.tokenizer {run.tokenizer.kind}: GGUF supports byte pairs only; train with --data.tokenizer bpe."
+            f"data.tokenizer {run.tokenizer.kind} cannot be exported: GGUF supports only byte pairs; train with "
+            "--data.tokenizer bpe."
         )
     if run.tokenizer.normalisation != "none":
         say(
@@ -115,7 +116,7 @@ def _gpt2(run: LanguageRun) -> dict[str, Tensor]:
     hf_gpt2.check_settings(settings, "GGUF's GPT-2")
     if settings.activation != "gelu":
         raise RegardError(
-            f"model.activation {settings.activation}: GGUF's GPT-2 supports only gelu; train with "
+            f"model.activation {settings.activation} cannot be exported: GGUF's GPT-2 supports only gelu; train with "
             "--model.activation gelu."
         )
     return {_named(name, "h", GPT2): tensor for name, tensor in hf_gpt2.tensors_of(run.model).items()}  # type: ignore[arg-type]
@@ -228,7 +229,9 @@ def check(run: LanguageRun, out: Path, **_: str) -> Parity:
     try:
         import xllamacpp
     except ImportError:
-        raise RegardError(f"{out} was written; to check it with llama.cpp: pip install xllamacpp.") from None
+        raise RegardError(
+            f"{out} was written; to check it with llama.cpp, install xllamacpp: pip install xllamacpp."
+        ) from None
     params = xllamacpp.CommonParams()
     params.model.path, params.n_ctx, params.n_parallel = str(out), run.recipe.model.context, 1
     params.cpuparams.n_threads, params.warmup, params.verbosity = 1, False, 0

@@ -152,7 +152,7 @@ def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[
     """The named values, and for each tensor its shape, type and place."""
     reader.take(4)
     if (version := reader.number("I")) not in (2, 3):
-        raise RegardError(f"{reader.path} is a GGUF file of version {version}; Regard reads 2 and 3.")
+        raise RegardError(f"{reader.path} is a GGUF file of version {version}; Regard reads versions 2 and 3.")
     count = reader.count(MAX_TENSORS, "tensors")
     values: dict[str, Any] = {}
     for _ in range(reader.count(MAX_VALUES, "values")):
@@ -173,7 +173,7 @@ def _header(reader: HeaderReader) -> tuple[dict[str, Any], dict[str, tuple[list[
     needed = 0
     for name, (shape, kind, start) in tensors.items():
         if kind not in [one.value for one in gguf.GGMLQuantizationType]:
-            raise RegardError(f"{reader.path}: {name[:60]} has values of type {kind}, which Regard does not support.")
+            raise RegardError(f"{name[:60]} in {reader.path} has values of type {kind}, which Regard does not support.")
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
         if min(shape) < 1 or shape[-1] % block or start + math.prod(shape) // block * size > len(reader.data):
             reader.wrong(f"ends before its tensor {name[:60]}")
@@ -196,7 +196,9 @@ def _config(reader: HeaderReader, kind: str, own: dict[str, Any], tensors: dict[
             f"{file} is a mixture of {own['expert_count']!s:.20} experts, but Regard's llama supports only one."
         )
     if own.get("attention.sliding_window"):
-        raise RegardError(f"{file}: its attention covers only a sliding window of the text; Regard's covers all of it.")
+        raise RegardError(
+            f"The attention of {file} covers only a sliding window of the text, but Regard's llama covers all of it."
+        )
     biases = [part for part in ("attn_q", "attn_output", "ffn_up") if f"blk.0.{part}.bias" in tensors]
     shared = {"tie_word_embeddings": "output.weight" not in tensors, "model_type": kind}
     if kind == "gpt2":
@@ -225,7 +227,7 @@ def _config(reader: HeaderReader, kind: str, own: dict[str, Any], tensors: dict[
         scales = StoredTensor(reader, *place).get_tensor(ROTARY_SCALES)
         rotary |= _llama3(file, scales, rotary["rope_theta"])
     if own.get("attention.value_length", own.get("attention.key_length")) != own.get("attention.key_length"):
-        raise RegardError(f"{file}: its keys and values differ in width, which Regard's llama does not support.")
+        raise RegardError(f"The keys and values of {file} differ in width, which Regard's llama does not support.")
     biased = {"attention_bias": "attn_output" in biases, "mlp_bias": "ffn_up" in biases}
     kind = "qwen2" if biases == ["attn_q"] else "llama"
     epsilon = _short(own.get("attention.layer_norm_rms_epsilon", 1e-5))
@@ -247,8 +249,8 @@ def _llama3(file: Path, scales: Tensor, theta: Any) -> dict[str, Any]:
                 "original_max_position_embeddings": stretch.context,
             }
     raise RegardError(
-        f"{file}: {ROTARY_SCALES} are not the rotary scales of Llama 3.1 to 3.3: import the Hugging Face folder, whose "
-        "config.json defines them."
+        f"{ROTARY_SCALES} in {file} are not the rotary scales of Llama 3.1 to 3.3: import the Hugging Face folder, "
+        "whose config.json defines them."
     )
 
 
@@ -261,7 +263,7 @@ def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int)
     def numbers(name: str, default: float) -> list[Any]:
         found = values.get(f"tokenizer.ggml.{name}", [default] * len(tokens))
         if not isinstance(found, list) or len(found) != len(tokens) or not all(map(is_number, found)):
-            raise RegardError(f"{file}: tokenizer.ggml.{name} is not a list with one number per token.")
+            raise RegardError(f"tokenizer.ggml.{name} in {file} is not a list with one number per token.")
         return found
 
     kind, kinds = values.get("tokenizer.ggml.model"), numbers("token_type", NORMAL)
@@ -275,13 +277,15 @@ def _tokenizer(file: Path, values: dict[str, Any], tokens: list[str], rows: int)
                 or len(merges) > MAX_VOCABULARY
                 or not all(isinstance(one, str) for one in merges)
             ):
-                raise RegardError(f"has merges that are not strings, or more than {MAX_VOCABULARY}")
+                raise RegardError(f"has merges that are not strings, or has more than {MAX_VOCABULARY} merges")
             engine = byte_pairs(tokens, merges, kinds, str(values.get("tokenizer.ggml.pre", "default")))
         elif kind == "llama":
             prefix = values.get("tokenizer.ggml.add_space_prefix", True) is True
             engine = sentence_pieces(tokens, scores, kinds, prefix)
         else:
-            raise RegardError(f"has a {kind!s:.20} tokenizer; in GGUF files, Regard reads only gpt2 and llama")
+            raise RegardError(
+                f"has a {kind!s:.20} tokenizer; in GGUF files, Regard reads only gpt2 and llama tokenizers"
+            )
         ends = eos if type(eos) is int else -1
         return import_engine(engine, begin=begin if type(begin) is int else ends, eos=ends, vocabulary=rows)
     except RegardError as error:

@@ -39,13 +39,15 @@ Side = Literal["in", "out"]  # which sides of a map are vectors between blocks: 
 def check_settings(settings: Settings, form: str) -> None:
     """Refuses settings that neither Marian nor Pegasus supports; the error names the change to make."""
     if settings.position != "sinusoid" or settings.combine != "add":
-        what = f"model.position {settings.position}, combined by {settings.combine}"
+        what = f"model.position {settings.position} with model.combine {settings.combine}"
         raise RegardError(
-            f"{what}: {form} adds sinusoidal positions; train with --model.position sinusoid --model.combine add."
+            f"{what} cannot be exported: {form} adds sinusoidal positions; train with --model.position sinusoid "
+            "--model.combine add."
         )
     if settings.width % 2:
         raise RegardError(
-            f"model.width {settings.width}: {form} needs an even width; train with an even --model.width."
+            f"model.width {settings.width} cannot be exported: {form} needs an even width; train with an even "
+            "--model.width."
         )
 
 
@@ -55,14 +57,14 @@ def config_of(run: TranslationRun) -> dict[str, Any]:
     check_settings(settings, form)
     if run.source_tokenizer is not run.tokenizer:
         raise RegardError(
-            "data.joint false: source and target have separate vocabularies, but a Hugging Face folder has one "
-            "tokenizer; train with --data.joint true, or use --to ctranslate2 or --to onnx."
+            "data.joint false cannot be exported: source and target have separate vocabularies, but a Hugging Face "
+            "folder contains one tokenizer; train with --data.joint true, or use --to ctranslate2 or --to onnx."
         )
     shared = run.model.source_embedding is None
     if not shared and settings.norm == "pre":
         raise RegardError(
-            f"model.shared false: {form} has one table of word vectors; train with --model.shared true, or with "
-            "--model.norm post."
+            f"model.shared false cannot be exported: {form} has one table of word vectors; train with --model.shared "
+            "true, or with --model.norm post."
         )
     boundary, inner = run.tokenizer.eos, settings.feedforward or 4 * settings.width
     both = {"layers": settings.layers, "ffn_dim": inner, "attention_heads": settings.heads, "layerdrop": 0.0}

@@ -109,7 +109,7 @@ def check(run: AnyRun, out: Path, **_: str) -> Parity:
     try:
         import transformers
     except ImportError:
-        raise RegardError(f"{out} was written; to check it: pip install transformers.") from None
+        raise RegardError(f"{out} was written; to check it, install Transformers: pip install transformers.") from None
     translates = task_of(run).has_source
     kind = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
     model, tokenizer = kind.from_pretrained(out).eval(), transformers.AutoTokenizer.from_pretrained(out)
@@ -196,7 +196,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precisi
         tokenizer, order = tokenizer_of(folder, config, tokenizer_file, vocabulary)
         if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
             raise RegardError(
-                f"{folder}: the tokenizer has {len(order)} tokens but the model has {vocabulary}; they must match."
+                f"The tokenizer of {folder} has {len(order)} tokens but the model has {vocabulary}; they must match."
             )
     recipe = recipe_of(module.SYSTEM, settings, tokenizer, joint=source is None)
     state = module.state_in(config, ForeignWeights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)

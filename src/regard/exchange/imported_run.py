@@ -73,5 +73,5 @@ def checked_template(template: Any, where: Path) -> str:
     if template is None:
         return ""
     if not isinstance(template, str) or len(template) > MAX_TEMPLATE:
-        raise RegardError(f"{where}: the chat template is not a string of at most {MAX_TEMPLATE} characters.")
+        raise RegardError(f"The chat template in {where} is not a string of at most {MAX_TEMPLATE} characters.")
     return valid_unicode(template)

@@ -39,13 +39,13 @@ class Stored:
         data = values.get("data") if isinstance(values, dict) else None
         sizes = self.shape if isinstance(self.shape, list) else ["?"]
         if not all(type(size) is int and size >= 0 for size in sizes) or not isinstance(data, str):
-            raise RegardError(f"{path}: {name} is not a tensor with a shape and data: the file is damaged.")
+            raise RegardError(f"{name} in {path} is not a tensor with a shape and data: the file is damaged.")
         try:
             self.bytes = base64.b64decode(data, validate=True)
         except ValueError:
-            raise RegardError(f"{path}: the data of {name} is not valid base64: the file is damaged.") from None
+            raise RegardError(f"The data of {name} in {path} is not valid base64: the file is damaged.") from None
         if len(self.bytes) != 4 * math.prod(sizes):
-            raise RegardError(f"{path}: {name} has {len(self.bytes)} bytes, which does not match its shape {sizes}.")
+            raise RegardError(f"{name} in {path} has {len(self.bytes)} bytes, which does not match its shape {sizes}.")
 
     def get_slice(self, name: str) -> Stored:
         return self

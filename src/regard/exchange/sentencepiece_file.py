@@ -100,7 +100,7 @@ def read_pieces(path: Path) -> SentencePieces:
         for number, value in _fields(content):
             if number == 1:
                 if len(pieces) == MAX_VOCABULARY:
-                    raise RegardError(f"{path} has more than {MAX_VOCABULARY} tokens, more than Regard supports.")
+                    raise RegardError(f"{path} has more than {MAX_VOCABULARY} tokens, the most that Regard supports.")
                 part = dict(_fields(value))
                 pieces.append(
                     (_bytes(part[1]).decode(), *struct.unpack("<f", part.get(2, bytes(4))), part.get(3, NORMAL))

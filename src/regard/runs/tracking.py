@@ -90,7 +90,10 @@ class Patient:
         try:
             action()
         except Exception as error:  # of someone else's program
-            say(f"note: the curves are no longer logged ({type(error).__name__}: {error}); metrics.jsonl has them")
+            say(
+                f"note: the curves are no longer logged ({type(error).__name__}: {error}); metrics.jsonl still "
+                "records them"
+            )
             self.tracker = NoTracker()
 
     def add(self, row: Entry, when: float | None = None) -> None:

@@ -40,7 +40,7 @@ class Settings(RecurrentSettings):
         super().__post_init__()
         if self.penalty_change and not self.variational:
             raise RegardError(
-                "model.penalty_change compares outputs with the same components dropped: add model.variational true."
+                "model.penalty_change compares outputs with the same components dropped: set model.variational to true."
             )
 
 

@@ -35,8 +35,8 @@ class Settings(CheckedSettings):
         super().__post_init__()
         if self.tied and self.embedding not in (0, self.width):
             raise RegardError(
-                f"model.tied predicts with the word vectors, so model.embedding ({self.embedding}) must be "
-                f"model.width ({self.width}), or 0 for the same."
+                f"model.tied predicts with the word vectors, so model.embedding ({self.embedding}) must "
+                f"equal model.width ({self.width}) or be 0."
             )
 
 

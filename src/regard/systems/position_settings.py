@@ -22,7 +22,7 @@ class PositionSettings(CheckedSettings):
             self._check_concatenation()
         elif self.position_width > self.width:
             raise RegardError(
-                f"model.position {self.position} needs a component for each place: model.context ({self.context}) "
+                f"model.position {self.position} needs a component for each position: model.context ({self.context}) "
                 f"must not exceed model.width ({self.width})."
             )
 

@@ -99,7 +99,7 @@ def test_a_file_that_was_begun_with_other_options_is_not_finished(runs, ask, ver
     first, other = (TRANSLATE if verb is translate else GENERATE)[option]
     ask(verb, runs[verb], **first)
     ask(verb, runs[verb], **first)  # the same question goes on
-    with pytest.raises(RegardError, match="belongs to a job with another run, input or options"):
+    with pytest.raises(RegardError, match="belongs to a job with a different run, input or options"):
         ask(verb, runs[verb], **other)
 
 
@@ -118,10 +118,10 @@ def test_another_input_or_run_does_not_finish_it(runs, ask, tmp_path, verb):
     ask(verb, run)
     ask(verb, runs[verb])  # a copy is the same run
     (tmp_path / "in.txt").write_text("the ship!\n")
-    with pytest.raises(RegardError, match="belongs to a job with another"):
+    with pytest.raises(RegardError, match="belongs to a job with a different"):
         ask(verb, run)
     (tmp_path / "in.txt").write_text("the ship\n")
     weights, _ = load_tensors(run / "model.safetensors")
     save_tensors(run / "model.safetensors", {name: 2 * weight for name, weight in weights.items()})
-    with pytest.raises(RegardError, match="belongs to a job with another"):
+    with pytest.raises(RegardError, match="belongs to a job with a different"):
         ask(verb, run)

@@ -210,7 +210,7 @@ def test_a_text_from_stdin_ends_where_it_says(monkeypatch):
     given(monkeypatch, b"1234\n6789\n")
     assert stdin_text() == "1234\n6789"
     given(monkeypatch, b"1234\n67890\n")
-    with pytest.raises(RegardError, match="too much for one text"):
+    with pytest.raises(RegardError, match="too large for one text"):
         stdin_text()
 
 
@@ -289,7 +289,7 @@ def test_the_rows_of_runs_say_their_state_and_measure():
 def test_deleting_is_asked_about(monkeypatch, capsys):
     assert printing.agreed("Remove it?", True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    with pytest.raises(RegardError, match="There is no terminal to answer on: add --yes"):
+    with pytest.raises(RegardError, match="There is no terminal to answer in: add --yes"):
         printing.agreed("Remove it?", False)
     for said, wanted in (("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("yes please\n", False)):
         answer = io.StringIO(said)

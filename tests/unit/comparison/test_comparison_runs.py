@@ -198,7 +198,7 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda tree: tree.update(format=2), "another version of Regard"),
+        (lambda tree: tree.update(format=2), "a different version of Regard"),
         (lambda tree: tree.pop("entrants"), "is damaged"),
         (lambda tree: tree.update(entrants=[]), "is damaged"),
         (lambda tree: tree.update(match="zz"), "is damaged"),
@@ -240,7 +240,7 @@ def test_the_same_question_finds_its_plan_and_another_is_told_what_differs(text,
         "its systems differ": replace(same, systems=("lstm",)),
     }
     for said, other in others.items():
-        with pytest.raises(RegardError, match=rf"contains another comparison \({said}\)"):
+        with pytest.raises(RegardError, match=rf"contains a different comparison \({said}\)"):
             open_plan(other, plan.folder)
 
 
@@ -686,7 +686,7 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_read(text, tmp_pat
     assert os.listdir(tmp_path) == ["notes.txt"]
     comparison.check_free(tmp_path / "new.csv", "--csv")
     comparison.check_free(None, "--csv")
-    with pytest.raises(RegardError, match="already exists; --csv writes a new file"):
+    with pytest.raises(RegardError, match="already exists: choose another file for --csv"):
         comparison.check_free(tmp_path / "notes.txt", "--csv")
 
 

@@ -222,7 +222,7 @@ def test_the_same_command_repeats_no_trial_and_another_number_of_trials_is_anoth
     assert again.rows == done.rows
     assert place.labels == []
     assert plan_file(trials_folder(done.folder)).name == TRIALS
-    with pytest.raises(RegardError, match="contains another comparison"):
+    with pytest.raises(RegardError, match="contains a different comparison"):
         regard.compare(["rnn", "nnlm"], run=done.folder, **words | {"tune": 2})
 
 

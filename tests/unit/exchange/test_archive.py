@@ -258,7 +258,7 @@ def test_another_zip_or_version_says_what_it_is(archive, tmp_path):
     assert "pickled PyTorch model" in refused(tmp_path / "x.zip", tmp_path)
     with zipfile.ZipFile(tmp_path / "y.zip", "w") as new:
         new.writestr(MANIFEST, json.dumps({"archive": 2}))
-    assert "archive of version 2" in refused(tmp_path / "y.zip", tmp_path)
+    assert "archive format 2" in refused(tmp_path / "y.zip", tmp_path)
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as new:
         new.writestr(MANIFEST, "[" * 200_000)
     assert "is damaged" in refused(tmp_path / "z.zip", tmp_path)

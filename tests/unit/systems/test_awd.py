@@ -49,5 +49,5 @@ def test_nothing_is_paid_when_it_is_tested_or_where_there_is_padding():
 
 
 def test_the_penalty_on_change_needs_one_mask_for_all_steps():
-    with pytest.raises(RegardError, match=r"model\.variational true"):
+    with pytest.raises(RegardError, match=r"model\.variational to true"):
         Settings(penalty_change=1.0)

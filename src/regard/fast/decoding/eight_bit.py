@@ -90,8 +90,8 @@ def use_eight_bits(model: Model) -> None:
     blocks = isinstance(model, Stack) and all(type(layer) in (PreNormBlock, RMSNormBlock) for layer in model.layers)
     if not blocks:
         raise RegardError(
-            f"--precision int8 supports only gpt and llama, but this is {with_article(type(model).__name__)}: "
-            "leave it out."
+            f"--precision int8 supports only gpt and llama, but this model is {with_article(type(model).__name__)}: "
+            "leave --precision out."
         )
     if any(weight.device.type != "cpu" for weight in model.parameters()):
         raise RegardError("--precision int8 runs on a CPU: add --device cpu, or use --precision bf16.")
@@ -100,7 +100,7 @@ def use_eight_bits(model: Model) -> None:
     except (AttributeError, NotImplementedError, RuntimeError):
         raise RegardError(
             f"--precision int8 needs a matrix product of 8-bit weights, which this PyTorch ({torch.__version__}) does "
-            "not have on this machine: use --precision bf16 or fp32."
+            "not support on this machine: use --precision bf16 or fp32."
         ) from None
     assert isinstance(model, Stack)
     tied = [model.embedding.table] if model.output.weight is None else []

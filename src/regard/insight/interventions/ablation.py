@@ -79,7 +79,7 @@ def ablate(readings: Sequence[Reading], kind: str | None = "heads", way: str = "
     effects, controls, by_word = [], [], []
     for number, reading in enumerate(readings):
         if not reading.known:
-            raise RegardError("There is no known next word: give at least one word.")
+            raise RegardError("The text has no word to predict: give at least one word.")
         parts = parts_of_kind(recorded[number], kind, reading)
         others = [one for place, one in enumerate(recorded) if place != number] or recorded
         random = [_random(parts, part.size, generator) for part in _sizes(parts) for _ in range(DRAWS)]

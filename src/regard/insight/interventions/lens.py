@@ -68,7 +68,9 @@ def lens(reading: Reading, top: int = 3) -> Lens:
 def output_map(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """The map from a layer's vector to logits; an error if a prediction needs more than this vector."""
     if isinstance(model, Bahdanau):
-        raise RegardError("Bahdanau's output reads state, context and word together, so no layer can be read alone.")
+        raise RegardError(
+            "Bahdanau's output layer reads the state, the context and the word together, so no layer can be read alone."
+        )
     if isinstance(model, Classifier):
         raise RegardError("A classifier predicts from the mean of all words, so no layer can be read at one word.")
     if not isinstance(getattr(model, "layers", None), nn.ModuleList):

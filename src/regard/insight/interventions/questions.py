@@ -45,7 +45,7 @@ class CauseQuestion:
             ("--with", self.removed, self.ablate), ("--patch-parts", self.patch_parts, self.patch)
         ):  # fmt: skip
             if value is not None and of is None:
-                raise RegardError(f"{name} belongs to {'--ablate' if name == '--with' else '--patch'}: add it.")
+                raise RegardError(f"{name} works only with {'--ablate' if name == '--with' else '--patch'}: add it.")
         if self.step is not None and not (self.why or self.patch):
             raise RegardError("--step works only with --work, --why or --patch: add one of them.")
         return bool(names)

@@ -47,7 +47,7 @@ def check_answer(exercise: Exercise, code: str, seed: int) -> dict[str, Any]:
     write_text(path, code)
     try:
         if (named := exercise_of(path)).name != exercise.name:
-            raise RegardError(f'This answers {named.name}: restore the line EXERCISE = "{exercise.name}".')
+            raise RegardError(f'This code answers {named.name}: restore the line EXERCISE = "{exercise.name}".')
         found = grade_file(path, seed)
     except RegardError as error:
         raise RegardError(str(error).replace(str(path), "Your answer")) from None

@@ -30,7 +30,7 @@ class Anchor:
         places = [number for number in inside if self.text in lines[number - 1]]
         if len(places) != 1:
             raise RegardError(
-                f"{len(places) or 'No'} lines of regard/{self.file} have {self.text!r} where one was expected: "
+                f"{len(places) or 'No'} lines of regard/{self.file} contain {self.text!r} where one was expected: "
                 "the page of the lecture and the code do not belong to the same version of Regard."
             )
         return places[0]

@@ -126,14 +126,14 @@ def find(place: str) -> Found:
     """The section that explains a line of the notes, as in 003:49."""
     named = LINE.fullmatch(place)
     if not named or named[1] not in LECTURES:
-        raise RegardError(f"{place!r:.60} is not a line of the notes: write lecture and line, as in 003:49.")
+        raise RegardError(f"{place!r:.60} is not a line of the notes: write the lecture and the line, as in 003:49.")
     at = (named[1], int(named[2]))
     for page in [*lectures(), get_lecture(ABOUT)]:
         for entry in page.entries:
             if any(at in lines for lines in entry.lines):
                 errata = [one for one in get_lecture(MISTAKES).entries if any(at in lines for lines in one.lines)]
                 return Found(place, page, entry, tuple(errata))
-    raise RegardError(f"Lecture {named[1]} has lines 1 to {LECTURES[named[1]]}, but not {named[2]}.")
+    raise RegardError(f"Lecture {named[1]} has lines 1 to {LECTURES[named[1]]}, but no line {named[2]}.")
 
 
 def with_places(markdown: str, show: Callable[[Anchor], str]) -> str:

@@ -139,7 +139,7 @@ def find_task(name: str) -> Task:
         RegardError: If there is none.
     """
     if name not in _tasks():
-        raise RegardError(f"There is no task {name!r}; Regard has {', '.join(_tasks())}.")
+        raise RegardError(f"There is no task {name!r}; choose one of {', '.join(_tasks())}.")
     return _tasks()[name]
 
 

@@ -46,7 +46,9 @@ def learn_labels(corpus: PairCorpus) -> Tokenizer:
             f"training pairs, which looks like translation, not like labels: {advice}."
         )
     if len(labels) < 2:
-        raise RegardError(f"{corpus.name} has only one label ({''.join(labels)!r}): give lines of at least two.")
+        raise RegardError(
+            f"{corpus.name} has only one label ({''.join(labels)!r}): give lines with at least two different labels."
+        )
     if taken := {EOS, UNK} & set(labels):
         raise RegardError(f"{min(taken)} is Regard's own symbol and cannot be a label: rename it.")
     return Tokenizer.of_tokens([EOS, UNK, *labels], "word")

@@ -181,7 +181,9 @@ def require_text_file(path: Path, encoding: str = UTF8) -> None:
     head = read_head(path)
     for begin, what in DOCUMENTS.items():
         if head.startswith(begin):
-            raise RegardError(f"{str(path)!r} is {what}: save its text as plain text (UTF-8), a table as XLSX or CSV.")
+            raise RegardError(
+                f"{str(path)!r} is {what}: save its text as plain text (UTF-8), or a table as XLSX or CSV."
+            )
     if not head.removeprefix(BOM).strip() and len(head) < LOOK:
         raise RegardError(f"{str(path)!r} is empty; give text with one sentence or paragraph per line.")
     if encoding_of(head, encoding).startswith("UTF-8") and (zero := head.find(b"\0")) >= 0:

@@ -175,7 +175,7 @@ def open_table(
     _check_width(path, len(names))
     if not names:
         next(records(refusing(path)), None)  # raises the problem of the first line
-        raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
+        raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that contains text.")
     rows = tuple([record.get(name, "") for name in names] for record in sample)
     details += [f"{'languages' if kind == 'TMX' else 'columns'} {', '.join(names)}"]
 

@@ -58,7 +58,7 @@ class Workbook:
         book = self._openpyxl().load_workbook(stream, read_only=True, data_only=True, keep_links=False)
         shown = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
         if not shown:
-            raise RegardError(f"{str(self.path)!r} has no visible sheet with cells; give a workbook that has one.")
+            raise RegardError(f"{str(self.path)!r} has no visible sheet with cells; give a workbook that contains one.")
         return shown[0], len(shown)
 
     def _openpyxl(self) -> Any:

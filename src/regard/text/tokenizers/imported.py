@@ -163,7 +163,9 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
     there = json.loads(engine.to_str())
     kind = there["model"].get("type")
     if kind not in ("BPE", "Unigram"):
-        raise RegardError(f"is a {kind!s:.20} tokenizer; Regard reads byte-level BPE and SentencePiece's two kinds")
+        raise RegardError(
+            f"is a {kind!s:.20} tokenizer; Regard reads only byte-level BPE and SentencePiece's BPE and unigram"
+        )
     if there["model"].get("dropout"):
         raise RegardError(
             "draws its pieces at random (dropout), so the same text could be tokenized in several ways; set its "
@@ -172,7 +174,7 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
     if there["model"].get("continuing_subword_prefix") or there["model"].get("end_of_word_suffix"):
         raise RegardError("marks where words begin or end, which Regard's decoder does not support")
     if len(there["added_tokens"]) > MAX_ADDED:
-        raise RegardError(f"has more than {MAX_ADDED} added tokens, more than Regard supports")
+        raise RegardError(f"has more than {MAX_ADDED} added tokens, the most that Regard supports")
     if any(len(pattern) > MAX_PATTERN for pattern in _patterns(there)):
         raise RegardError(f"splits text by a regular expression of more than {MAX_PATTERN} characters")
     size = engine.get_vocab_size()
@@ -189,7 +191,7 @@ def import_engine(engine: Engine, *, begin: int, eos: int, vocabulary: int) -> I
     first, last = engine.id_to_token(begin), engine.id_to_token(eos)
     for name in dict.fromkeys(map(str, (first, last))):
         if name.startswith("$") or ":" in name:  # which mean something else in the template below
-            raise RegardError(f"has the boundary token {name!r:.40}, whose name the library cannot use")
+            raise RegardError(f"has the boundary token {name!r:.40}, whose name the tokenizers library cannot use")
         engine.add_special_tokens([AddedToken(name, special=True, normalized=False)])
     engine.no_truncation()
     engine.no_padding()

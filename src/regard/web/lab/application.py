@@ -187,7 +187,7 @@ def application(root: Path, *, read_only: bool = False, is_local: bool = True) -
         for worker in lab.workers.values():
             await worker.close()
         if left := lab.jobs.close():
-            say(f"{left} job{'s' * (left > 1)} still running; `regard lab {root}` shows them again")
+            say(f"{left} {'jobs are' if left > 1 else 'job is'} still running; `regard lab {root}` shows them again")
 
     return Starlette(
         routes=[

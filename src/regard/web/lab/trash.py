@@ -48,7 +48,7 @@ class Trash:
         with self._one_at_a_time:
             place = self._at(mark)
             if place is None:
-                raise RegardError("This was already restored or permanently deleted.")
+                raise RegardError("This item was already restored or permanently deleted.")
             name = self._name(mark)
             path = self.folder.root / name
             if os.path.lexists(path):

@@ -156,7 +156,7 @@ class ServedModels:
             say(f"skipped: {one}")
         if engine != "regard" and not self.languages:
             raise RegardError(
-                f"--engine {engine} applies only to translators, and none of these runs is one: leave it out."
+                f"--engine {engine} applies only to translators, and none of these runs is one: leave --engine out."
             )
         for name in languages:
             if name not in self.languages:

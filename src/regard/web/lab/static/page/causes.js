@@ -83,7 +83,7 @@ export async function ablation(run, text, written, kind, pause) {
   const parts = partsOf(run, first.found, kind || (kind = kinds[0]), first), all = parts.flatMap(({ part, cells }) => cells.map((cell) => [part, ...cell]));
   const targets = first.targets.map((one) => one ?? (first.targets.length > 1 ? null : largest(first.every[0], 1)[0]));
   const score = ({ every }) => { const logs = every.flatMap((one, at) => (targets[at] === null ? [] : logSoftmax(one)[targets[at]])); return logs.reduce((sum, one) => sum + one, 0) / logs.length; };
-  if (first.targets.length === 1 && run.about.task === "language model") throw new Error("There is no known next word: type at least one word.");
+  if (first.targets.length === 1 && run.about.task === "language model") throw new Error("The text has no word to predict: type at least one word.");
   const before = score(first), controls = {};
   const without = async (cells) => {
     await pause();
