@@ -50,7 +50,9 @@ def read_place(asked: str) -> tuple[str, dict[str, Any]]:
     if find_spec(package) is None:
         raise RegardError(f"--on {name} needs the package {package}: pip install 'regard[{name}]'.")
     if name == CLUSTER and not shutil.which("sbatch"):
-        raise RegardError("Slurm is not available here (no sbatch on the path): run this where jobs can be submitted.")
+        raise RegardError(
+            "Slurm is not available here (no sbatch on the path): run this command where jobs can be submitted."
+        )
     if name == "ray" and (unknown := options.keys() - {"gpus", "address"}):
         raise RegardError(f"--on ray takes gpus=N and address=…, not {min(unknown)}.")
     return name, options

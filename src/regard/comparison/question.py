@@ -32,10 +32,10 @@ MAX_TRIALS = 1000
 ORDERS = (2, 5)  # of the Kneser-Ney n-grams in every table
 
 OWNED = {  # settings that a comparison sets for all systems
-    "data.corpus": "say which text with --data",
+    "data.corpus": "choose the text with --data",
     "training.seed": "--seeds N trains with the seeds 1 to N",
-    "training.steps": "set one budget for all with --budget",
-    "training.budget": "set one budget for all with --budget",
+    "training.steps": "set one budget for all systems with --budget",
+    "training.budget": "set one budget for all systems with --budget",
 }
 
 

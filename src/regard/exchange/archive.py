@@ -167,8 +167,8 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or kind not in (0, stat.S_IFREG):
             raise RegardError(
-                f"{file} has {entry.filename!r:.80} in compressed or encrypted form or as a link, which Regard "
-                "never writes."
+                f"{file} contains {entry.filename!r:.80} in compressed or encrypted form or as a link, which "
+                "Regard never writes."
             )
     content = json.loads(_small(file, archive, MANIFEST))
     if not isinstance(content, dict) or content.get("archive") != VERSION:

@@ -145,8 +145,8 @@ def _named_in(folder: Path) -> list[str]:
         pickled = sorted(path.name for path in folder.iterdir() if path.suffix in PICKLES)
         if pickled:
             raise RegardError(
-                f"{folder} has its weights in {pickled[0]}, a pickle, which can run any code when it is opened: if you "
-                "trust it, load it with its own program and save it as safetensors."
+                f"{folder} stores its weights in {pickled[0]}, a pickle, which can run any code when it is opened: if "
+                "you trust it, load it with its own program and save it as safetensors."
             )
         raise RegardError(f"{folder} has no {WEIGHTS}: it contains no weights that Regard can read.")
     places = read_json(folder / INDEX).get("weight_map")

@@ -56,7 +56,7 @@ def byte_pairs(tokens: Sequence[str], merges: Sequence[str], kinds: Sequence[int
     if splitter is None:
         raise RegardError(
             f"splits text by the rules {cut!r:.40}, which Regard does not know: import the Hugging Face folder, whose "
-            "tokenizer.json has them"
+            "tokenizer.json contains them"
         )
     pairs = [merge.partition(" ")[::2] for merge in merges]
     numbers = numbered(tokens)

@@ -175,7 +175,7 @@ def import_file(
     except ModuleNotFoundError as missing:
         if missing.name != "gguf":
             raise
-        raise RegardError(f"{file} needs the package gguf: pip install 'regard[gguf]'.") from None
+        raise RegardError(f"To read {file}, install gguf: pip install 'regard[gguf]'.") from None
     more = {"precision": precision} if module in PRECISE else {}
     made: Path = reader(file, run or Path("runs") / file.stem, tokenizer_file, **more)
     return made

@@ -192,7 +192,9 @@ def settings_in(config: Config) -> dict[str, Any]:
     width, layers = config.number("d_model"), config.number("encoder_layers")
     decoder_layers = config.number("decoder_layers")
     if not (1 <= layers <= MAX_LAYERS and 1 <= decoder_layers <= MAX_LAYERS):
-        config.wrong(f"it has {layers} and {decoder_layers} layers, but Regard supports 1 to {MAX_LAYERS}")
+        config.wrong(
+            f"it has {layers} encoder and {decoder_layers} decoder layers, but Regard supports 1 to {MAX_LAYERS}"
+        )
     if width < 2 or width % 2:
         config.wrong(f"d_model is {width}, but sinusoidal positions need an even width")
     if config.number("decoder_vocab_size", config.number("vocab_size")) != config.number("vocab_size"):

@@ -196,7 +196,7 @@ def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
         raise RegardError(
             f"{path} is a {model.get('type', 'nameless')!s:.20} tokenizer that splits text in a way that "
             "Regard does not support: "
-            "Regard reads byte-level BPE as in GPT-2, and its own tokenizers."
+            "Regard reads only byte-level BPE as in GPT-2 and its own tokenizers."
         )
     tokenizer = _checked(made, path)
     theirs = {**model["vocab"], boundary: engine.token_to_id(boundary)}

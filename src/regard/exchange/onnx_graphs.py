@@ -241,7 +241,7 @@ def write(run: AnyRun, out: Path) -> None:
     """The folder with the graphs, their weights and tokenizers, and a README on how to use them."""
     if not any(True for _ in run.model.parameters()):
         raise RegardError(
-            f"--to onnx supports networks only, but {run.folder} is {with_article(run.recipe.system)}, which "
+            f"--to onnx supports only networks, but {run.folder} is {with_article(run.recipe.system)}, which "
             "has no network: use --to arpa."
         )
     model = plain(run)

@@ -92,7 +92,9 @@ class PageGraph:
         body: Any = node.attributes["body"].value
         for name in ("scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions"):
             if name in node.attributes and any(node.attributes[name].value):
-                raise RegardError("--to page supports loops over the first axis only, but this model has another loop.")
+                raise RegardError(
+                    "--to page supports only loops over the first axis, but this model contains a different loop."
+                )
         for value in body.initializers.values():
             self._constant(value, value.const_value)
         inputs = [self._number(value) for value in body.inputs]

@@ -169,7 +169,7 @@ def check_cuts(pieces: SentencePieces, engine: Engine) -> None:
         import sentencepiece
     except ImportError:
         raise RegardError(
-            f"{pieces.path} needs the package sentencepiece: pip install 'regard[sentencepiece]'."
+            f"To read {pieces.path}, install sentencepiece: pip install 'regard[sentencepiece]'."
         ) from None
     theirs = sentencepiece.SentencePieceProcessor()
     try:

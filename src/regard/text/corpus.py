@@ -302,7 +302,9 @@ def split_files(folder: Path) -> dict[str, tuple[Path, ...]]:
             matches = [path for path in matches if unpacked_name(path) == path or unpacked_name(path) not in matches]
             if len(matches) > 1:
                 names = ", ".join(path.name for path in matches)
-                raise RegardError(f"The folder {str(folder)!r} has several {split} files ({names}); keep one of them.")
+                raise RegardError(
+                    f"The folder {str(folder)!r} has several {split} files ({names}); keep only one of them."
+                )
             if matches:
                 files[split] = (matches[0],)
                 break

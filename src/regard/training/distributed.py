@@ -186,6 +186,6 @@ def is_dtensor(tensor: Tensor) -> bool:
 def refuse_few_rows(rows: int, group: Group) -> None:
     if rows < group.size:
         raise RegardError(
-            f"{group.size} processes need at least as many sequences per batch, but a batch has only "
-            f"{rows}: raise training.batch_tokens."
+            f"{group.size} processes need at least {group.size} sequences per batch, but a batch has only {rows}: "
+            "raise training.batch_tokens."
         )

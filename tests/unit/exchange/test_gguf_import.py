@@ -236,7 +236,7 @@ def array(kind, count):
     ({"tokenizer__ggml__tokens": TOKENS[:-1]}, "one number per token"),
     ({"tokenizer__ggml__tokens": [*TOKENS[:-1], "a"]}, "has the token 'a' twice"),
     ({"tokenizer__ggml__scores": ["much"] * len(TOKENS)}, "one number per token"),
-    ({"tokenizer__ggml__scores": [float("nan")] * len(TOKENS)}, "m.gguf: tokenizer.ggml.scores is not a list with"),
+    ({"tokenizer__ggml__scores": [float("nan")] * len(TOKENS)}, "tokenizer.ggml.scores in "),
     ({"tokenizer__ggml__token_type": 3}, "one number per token"),
     ({"tokenizer__ggml__model": "bert"}, "has a bert tokenizer"),
     ({"tokenizer__ggml__model": "gpt2", "tokenizer__ggml__pre": "tekken"}, "the rules 'tekken'"),

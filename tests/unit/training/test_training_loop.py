@@ -677,7 +677,7 @@ def test_a_stream_needs_a_row_for_every_process(tmp_path):
     one = trainer(tmp_path, "lstm", batch_tokens=32)
     one.group = Ranks(0, 3)
     with pytest.raises(
-        RegardError, match="3 processes need at least as many sequences per batch, but a batch has only 2"
+        RegardError, match="3 processes need at least 3 sequences per batch, but a batch has only 2: raise"
     ):
         one.step()
 

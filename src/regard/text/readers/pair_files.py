@@ -125,7 +125,7 @@ def _which_languages(where: str, codes: Iterable[str], source: str, target: str)
 def _only(split: str, folder: Path, files: Sequence[Path]) -> Path:
     if len({unpacked_name(path) for path in files}) > 1:
         names = ", ".join(path.name for path in files)
-        raise RegardError(f"The folder {str(folder)!r} has several {split} files ({names}); keep one of them.")
+        raise RegardError(f"The folder {str(folder)!r} has several {split} files ({names}); keep only one of them.")
     return min(files)  # the plain file before its .gz
 
 
@@ -227,7 +227,7 @@ class PairSource:
         )
         if len(sources) != len(targets):
             raise RegardError(
-                f"{str(one)!r} has {group_digits(len(sources))} lines and {str(other)!r} "
+                f"{str(one)!r} has {group_digits(len(sources))} lines and {str(other)!r} has "
                 f"{group_digits(len(targets))}; line n of one must be the translation of line n of the other: find "
                 "the first line where they stop matching."
             )

@@ -139,7 +139,9 @@ def _opened(part: Path, note: Path) -> Iterator[BinaryIO]:
                 f"The disk is full, so the tokens were not saved in {str(part.parent)!r}: free some space."
             ) from error
         if isinstance(error, OSError):
-            raise RegardError(f"{str(part)!r} could not be saved ({error.strerror or error}).") from error
+            raise RegardError(
+                f"{str(part)!r} could not be saved ({error.strerror or error}): check the folder."
+            ) from error
         raise
 
 

@@ -58,7 +58,7 @@ def _check(kind: str, vocabulary: int | None, normalise: str) -> None:
         raise RegardError("A byte vocabulary always has 257 symbols (256 bytes and <eos>); do not set its size.")
     smallest = 257 if kind == "bpe" else 3
     if vocabulary < smallest:
-        raise RegardError(f"A {kind} vocabulary of {vocabulary} is too small; give at least {smallest}.")
+        raise RegardError(f"A {kind} vocabulary of {vocabulary} is too small; choose a size of at least {smallest}.")
 
 
 def train_engine(lines: Iterable[str], kind: str, vocabulary: int | None, normalise: str, pretokenised: bool) -> Engine:

@@ -24,7 +24,7 @@ class GuardedFolder:
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RegardError(f"Cannot open the folder {root} ({error.strerror}): choose another.") from None
+            raise RegardError(f"Cannot open the folder {root} ({error.strerror}): choose another folder.") from None
         self.root = root.resolve()
 
     def inside(self, name: str, *, kind: str = "run") -> Path:

@@ -28,7 +28,7 @@ def take(folder: RunsFolder, name: str, token: str, content: bytes, *, last: boo
     place = folder.keep("uploads")
     part = place / f"{token or secrets.token_hex(16)}.part"
     if token and (not re.fullmatch("[0-9a-f]{32}", token) or not part.is_file()):
-        raise RegardError("Unknown upload: send the file again.")
+        raise RegardError("This upload is unknown: send the file again.")
     with _one_at_a_time:
         waiting = _parts(place)
         if sum(size for _, size, _ in waiting) + len(content) > MOST_UPLOAD:

@@ -64,7 +64,7 @@ def test_all_that_waits_together_is_limited(folder, monkeypatch):
 
 def test_a_token_that_was_never_given_is_refused(folder):
     for token in ("0" * 32, "../x", "zz"):
-        with pytest.raises(RegardError, match="Unknown upload"):
+        with pytest.raises(RegardError, match="This upload is unknown"):
             uploads.take(folder, "a", token, b"x", last=True)
     assert folder.own_names("uploads") == []
 
