@@ -121,7 +121,7 @@ def _download(file: File, url: str, path: Path, progress: Progress | None) -> No
             raise RegardError(
                 f"{url} no longer provides the {file.name} that was downloaded the first time (SHA-256 "
                 f"{digest[:12]}…, not {first[:12]}…), so "
-                "it was discarded: its publisher or someone else has changed it. To accept it, remove "
+                "it was discarded: its publisher or someone else has changed it. To accept the new file, remove "
                 f"{_record(path)}."
             )
         if file.sha256 is None:  # before the file has its name: no file without a record

@@ -113,7 +113,7 @@ class ForeignWeights:
         if self.shape(name) != list(shape):
             raise RegardError(f"{name} in {self.where} has the shape {self.shape(name)!s:.60}, not {list(shape)}.")
         if (kind := self._slice(name).get_dtype()) not in FLOATS:
-            raise RegardError(f"{name} in {self.where} has {kind} values; Regard reads F32, F16 and BF16.")
+            raise RegardError(f"{name} in {self.where} has {kind} values; Regard reads only F32, F16 and BF16.")
         full = self._names[name]
         tensor: Tensor = self._files[full].get_tensor(full).float()
         if not bool(torch.isfinite(tensor).all()):

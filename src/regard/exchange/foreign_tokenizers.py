@@ -137,7 +137,7 @@ def llama2c_tokenizer(path: Path, vocabulary: int) -> Engine:
     except (struct.error, ValueError):
         raise RegardError(f"{path} is not a llama2.c tokenizer of {vocabulary} tokens, or is damaged.") from None
     if place != len(content):
-        raise RegardError(f"{path} has more than the model's {vocabulary} tokens: it belongs to another model.")
+        raise RegardError(f"{path} has more than the model's {vocabulary} tokens: it belongs to a different model.")
     tokens[:3] = ["<unk>", "<s>", "</s>"]  # by position; the file contains a printable spelling
     tokens = [token.replace(" ", SPACE) for token in tokens]
     kinds = [UNKNOWN, CONTROL, CONTROL, *(BYTE if token.startswith("<0x") else NORMAL for token in tokens[3:])]

@@ -266,5 +266,5 @@ def _checked(made: Engine, path: Path) -> Tokenizer:
         except RegardError as error:
             reason = str(error).partition("was not written by Regard")[2].partition(";")[0].strip()
             raise RegardError(
-                f"{path} cannot be used as a tokenizer in Regard {reason}: give another with --tokenizer."
+                f"{path} cannot be used as a tokenizer in Regard {reason}: give a different one with --tokenizer."
             ) from None

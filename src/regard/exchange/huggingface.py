@@ -196,7 +196,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None, *, precisi
         tokenizer, order = tokenizer_of(folder, config, tokenizer_file, vocabulary)
         if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
             raise RegardError(
-                f"The tokenizer of {folder} has {len(order)} tokens but the model has {vocabulary}; they must match."
+                f"The tokenizer of {folder} has {len(order)} tokens, but the model has {vocabulary}; they must match."
             )
     recipe = recipe_of(module.SYSTEM, settings, tokenizer, joint=source is None)
     state = module.state_in(config, ForeignWeights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)

@@ -130,7 +130,7 @@ def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
     if split is None:
         return "test" if "test" in corpus.splits else "valid"
     if split not in corpus.splits:
-        raise RegardError(f"{corpus.name} has no split {split!r}; it has {', '.join(corpus.splits)}.")
+        raise RegardError(f"{corpus.name} has no split {split!r}; its splits are {', '.join(corpus.splits)}.")
     return split
 
 

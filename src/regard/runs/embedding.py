@@ -59,6 +59,6 @@ def _states(model: Model, tokens: Tensor, lengths: Tensor, layer: int | None) ->
         parts = model.explain(tokens, None, lengths)[2]
     layers = [one["hidden"] for one in parts.get("layers", {}).values() if isinstance(one, dict) and "hidden" in one]
     if not 1 <= layer <= len(layers):
-        known = f"layers 1 to {len(layers)}" if layers else "the last layer only: do not give a layer"
-        raise RegardError(f"This model has no states for layer {layer}; it has those of {known}.")
+        known = f"choose 1 to {len(layers)}" if layers else "leave layer out to get the states of its last layer"
+        raise RegardError(f"This model has no states for layer {layer}; {known}.")
     return layers[layer - 1]

@@ -107,7 +107,7 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     torch.manual_seed(recipe.training.seed)
     model = build_model(recipe, data.tokenizers)
     if BY_FILE in recipe.given:
-        say(f"Size: tiny, because {recipe.data.corpus} is small; use --size to choose another.")
+        say(f"The size is tiny, because {recipe.data.corpus} is small; use --size to choose a different size.")
     if recipe.start is None:
         return Prepared(recipe, data, model)
     try:

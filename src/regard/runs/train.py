@@ -157,8 +157,8 @@ def train_recipe(
         tokens = trainer.settings.batch_tokens
         limit = trainer.settings.limit
         if limit.unit == "tokens" and limit.amount < tokens:
-            said = f"{limit.amount:g} tokens are less than one step of {group_digits(tokens)} tokens"
-            say(f"Budget: {said}; for a time, add the unit, as in {limit.amount:g}s.")
+            said = f"{limit.amount:g} tokens is less than one step of {group_digits(tokens)} tokens"
+            say(f"The budget of {said}; for a time, add the unit, as in {limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors, ready.data.chat_template)
         trainer.save()
         write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)

@@ -362,7 +362,7 @@ def _open_download(download: Download, source: str, target: str) -> PairCorpus:
     if not files:
         raise RegardError(f"{name!r} is incomplete on this machine; run `regard data fetch {name}` first.")
     if sorted(languages) != sorted(usual):
-        raise RegardError(f"{name!r} has {usual[0]} and {usual[1]}, not {languages[0]} and {languages[1]}.")
+        raise RegardError(f"{name!r} contains {usual[0]} and {usual[1]}, not {languages[0]} and {languages[1]}.")
     corpus = _split(name, *_read(open_pair_source(files[:1], Wanted("1,2", "no"))), "drawn")
     corpus = replace(corpus, source=usual[0], target=usual[1])
     return corpus if languages == usual else corpus.swapped()

@@ -251,7 +251,7 @@ def test_the_split_is_test_unless_there_is_none(counted):
     for splits, wanted in ((("train", "valid"), "valid"), (("train",), "train"), (("valid", "test"), "test")):
         some = dataclasses.replace(corpus, splits={name: corpus.splits[name] for name in splits})
         assert choose_split(some, None) == wanted
-    with pytest.raises(RegardError, match="has no split 'dev'; it has train, valid, test"):
+    with pytest.raises(RegardError, match="has no split 'dev'; its splits are train, valid, test"):
         choose_split(corpus, "dev")
     assert is_whole_file(counted.recipe.data.corpus, "all")
     assert not is_whole_file("phrasebook", None)

@@ -186,7 +186,7 @@ def test_a_short_text_is_treated_alike(tmp_path, capsys):
 def test_a_budget_of_less_than_a_step_is_told_how_a_time_is_written(tmp_path, capsys):
     lines = [f"the cat sees {n} dogs" for n in range(40)]
     regard.train("rnn", data=lines, run=tmp_path / "run", size="tiny", budget="20")
-    assert "Budget: 20 tokens are less than one step" in (said := capsys.readouterr().err)
+    assert "The budget of 20 tokens is less than one step" in (said := capsys.readouterr().err)
     assert "as in 20s." in said
 
 
@@ -194,7 +194,7 @@ def test_a_small_file_is_given_a_small_model_unless_a_size_is_asked_for(pairs, c
     recipe = compose_recipe("transformer", data=str(pairs))
     assert recipe.size == "tiny"
     prepare(recipe)
-    assert "Size: tiny" in capsys.readouterr().err
+    assert "The size is tiny" in capsys.readouterr().err
     assert compose_recipe("transformer", data=str(pairs), size="small").size == "small"
     assert compose_recipe("transformer", data="phrasebook").size == "small"
 

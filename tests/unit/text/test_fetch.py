@@ -137,7 +137,7 @@ def test_another_file_than_the_recorded_one_is_refused_until_it_is_accepted(know
     (folder / "inside").unlink()
     with pytest.raises(
         RegardError,
-        match=r"no longer provides the inside that was downloaded the first time .* To accept it, remove "
+        match=r"no longer provides the inside that was downloaded the first time .* To accept the new file, remove "
         r".*sha256\.",
     ):
         fetch("changing")

@@ -135,7 +135,7 @@ def test_unequal_line_counts_are_refused_with_both(tmp_path):
     write(tmp_path / "train.en", ["one", "two"])
     message = refusal(tmp_path, source="de", target="en")
     assert "train.de' has 3 lines" in message
-    assert "train.en' 2;" in message
+    assert "train.en' has 2;" in message
 
 
 def test_blank_lines_in_both_parallel_files_are_fine(tmp_path):
@@ -368,10 +368,10 @@ def test_plain_parallel_files_come_before_packed_ones_and_hidden_ones_are_none(t
     write(tmp_path / ".train.fr", ["hidden"])
     assert [path.name for path in find_pair_files(tmp_path, "de", "en")["train"]] == ["train.de", "train.en"]
     assert [path.name for path in find_pair_files(tmp_path / "train", "en", "de")["pairs"]] == ["train.en", "train.de"]
-    assert "it has de, en." in refusal(tmp_path, source="de", target="fr")
+    assert "its languages are de, en." in refusal(tmp_path, source="de", target="fr")
     assert "--data.columns de,en" in refusal(tmp_path / "train", source="de")
     write(tmp_path / "train.fr", ["x"])
-    assert "has de, en, fr: choose which" in refusal(tmp_path)
+    assert "contains de, en, fr: choose which" in refusal(tmp_path)
     write(tmp_path / "my-train.de", ["two"])
     assert "several de train files (my-train.de, train.de)" in refusal(tmp_path, source="de", target="en")
 

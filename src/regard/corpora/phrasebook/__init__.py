@@ -65,7 +65,7 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
             if in_vain > PATIENCE:
                 raise RegardError(
                     f"The phrasebook has only about {group_digits(len(seen))} sentences of {shortest} "
-                    f"to {longest} words; ask for fewer pairs or allow longer ones."
+                    f"to {longest} words; ask for fewer pairs or allow longer sentences."
                 )
             continue
         in_vain = 0

@@ -116,8 +116,10 @@ class Calculation:
         for name in named:
             if name in self.places:
                 return name
-        there = ", ".join(self.places) or "no layers"
-        raise RegardError(f"There is no layer {asked!r} with arithmetic to show: {self.system} has {there}.")
+        there = ", ".join(self.places) or "none"
+        raise RegardError(
+            f"There is no layer {asked!r} with arithmetic to show: the layers of {self.system} are {there}."
+        )
 
 
 # -- the three tasks -------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class Reading:
         """
         steps = self.tokens.size(1)
         if step is not None and not 0 <= step < steps:
-            raise RegardError(f"There is no step {step}: this text has steps 0 to {steps - 1}.")
+            raise RegardError(f"There is no step {step}: the steps of this text are 0 to {steps - 1}.")
         wrote = [at for at, target in enumerate(self.targets) if target in answers] if self.source is not None else []
         return step if step is not None else wrote[0] if wrote else steps - 1
 

@@ -27,7 +27,7 @@ def load_function(path: Path, exercise: Exercise) -> Any:
     function = getattr(run_code(trust_code(f"{path}:{exercise.function}")), exercise.function, None)
     if not callable(function):
         raise RegardError(
-            f"{path} has no function {exercise.function}, which {exercise.name} asks for: restore its first line, "
+            f"{path} has no function {exercise.function}, which {exercise.name} requires: restore its first line, "
             f"or get a fresh copy of the file with `regard exercise {exercise.name} --out other.py`."
         )
     return function

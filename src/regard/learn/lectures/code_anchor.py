@@ -59,7 +59,7 @@ def source_of(file: str, name: str) -> tuple[int, str]:
 def _lines(file: str) -> list[str]:
     path = SOURCE / file
     if not path.is_file():
-        raise RegardError(f"regard/{file} does not exist: the lecture page belongs to another version of Regard.")
+        raise RegardError(f"regard/{file} does not exist: the lecture page belongs to a different version of Regard.")
     return path.read_text(encoding="utf-8").splitlines()
 
 

@@ -74,7 +74,9 @@ def rename_run(folder: Path, name: str) -> Path:
     """Rename a run within its parent folder."""
     check_run(folder)
     if not name or name != Path(name).name or name.startswith(".") or not name.isprintable() or "\\" in name:
-        raise RegardError(f"{name!r} is not a valid name: give one without folders; the run stays in {folder.parent}.")
+        raise RegardError(
+            f"{name!r} is not a valid name: give a name without folders; the run stays in {folder.parent}."
+        )
     if (folder.parent / "comparison.json").is_file():
         raise RegardError(
             f"{folder} is a run of the comparison {folder.parent}, which finds it by its name: do not rename it."

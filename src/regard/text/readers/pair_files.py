@@ -114,10 +114,12 @@ def _beside(path: Path) -> dict[str, Path]:
 def _which_languages(where: str, codes: Iterable[str], source: str, target: str) -> RegardError:
     languages = sorted(filter(_is_language, codes))
     if missing := [code for code in (source, target) if code and code not in codes]:
-        return RegardError(f"{where!r} has no training file in {missing[0]!r}; it has {', '.join(languages)}.")
+        return RegardError(
+            f"{where!r} has no training file in {missing[0]!r}; its languages are {', '.join(languages)}."
+        )
     first, second = languages[:2]
     return RegardError(
-        f"{where!r} has {', '.join(languages)}: choose which to translate from and into, for example with "
+        f"{where!r} contains {', '.join(languages)}: choose which to translate from and into, for example with "
         f"--data.columns {first},{second}."
     )
 

@@ -189,7 +189,9 @@ class ServedModels:
                 # read beside the models' thread, and moved to their device in it
                 run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
                 if task_of(run) is not task_of(served.worker.run):
-                    raise RegardError(f"{self.folders[name]} now holds a model for another task: restart the server.")
+                    raise RegardError(
+                        f"{self.folders[name]} now holds a model for a different task: restart the server."
+                    )
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
                 served.use(run)
                 self.seen[name] = seen

@@ -54,7 +54,7 @@ def test_an_answer_is_graded_and_stays_solved():
 
 def test_an_answer_of_another_exercise_or_no_python_is_one_sentence():
     exercise = find_exercise("causal-mask")
-    with pytest.raises(RegardError, match=r'This answers rnn-step: restore the line EXERCISE = "causal-mask"\.'):
+    with pytest.raises(RegardError, match=r'This code answers rnn-step: restore the line EXERCISE = "causal-mask"\.'):
         check_answer(exercise, find_exercise("rnn-step").sheet, seed=1)
     with pytest.raises(RegardError, match=r"Your answer is not valid Python.*on line 2"):
         check_answer(exercise, 'EXERCISE = "causal-mask"\ndef (', seed=1)

@@ -127,7 +127,7 @@ class PairData(Data):
             if most is not None and longest > most:
                 raise RegardError(
                     f"A {side} has {longest} tokens including <eos>, but positions end at model.context {most}: raise "
-                    f"it, or leave out longer pairs with data.longest {most - 1}."
+                    f"model.context, or leave out longer pairs with data.longest {most - 1}."
                 )
 
     def validation(self, recipe: Recipe, model: Model) -> Validation:
