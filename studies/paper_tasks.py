@@ -1,7 +1,7 @@
 """The small tasks of two papers, with Regard's own systems.
 
-copy       Katharopoulos et al. 2020, section 4.1: a string over an alphabet of ten symbols is to be written a second time; linear
-           attention beside softmax attention, four layers of eight heads
+copy       Katharopoulos et al. 2020, section 4.1: a string over an alphabet of ten symbols is to be written a second
+           time; linear attention beside softmax attention, four layers of eight heads
 selective  Feng et al. 2024 (the task: Gu & Dao 2024): sixteen symbols lie among blanks and are to be named in their
            order at the end; minGRU by the number of layers, with an expansion of 6
 
