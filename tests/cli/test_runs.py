@@ -235,7 +235,7 @@ def test_a_strangers_files_with_the_names_of_a_run_are_not_removed(wrong, shelf,
     (tmp_path / "mine").mkdir()
     for name, content in files.items():
         (tmp_path / "mine" / name).write_text(content)
-    assert "did not write" in wrong("runs", "remove", "runs/lstm", "mine", "--yes")
+    assert "were not written by Regard" in wrong("runs", "remove", "runs/lstm", "mine", "--yes")
     assert {path.name: path.read_text() for path in (tmp_path / "mine").iterdir()} == files
     assert (shelf / "lstm").exists()
 
