@@ -157,7 +157,7 @@ def figure(looked: dict[str, list[Tensor]]) -> Lines:
 
 TRAINED, FRESH, SHUFFLED = KINDS = "trained on sentences", "untrained", "trained on shuffled words"
 OVER_FRESH = "spread of distances over heads, trained minus untrained"
-OVER_SHUFFLED = "spread of distances over heads, trained on sentences minus on shuffled words"
+OVER_SHUFFLED = "spread of distances over heads, model trained on sentences minus model trained on shuffled words"
 FAR_USED = "loss without far words, of the farthest-looking head minus that of the nearest-looking one"
 NEAR_USED = "loss without near words, of the nearest-looking head minus that of the farthest-looking one"
 AT_FIRST = "spread of distances over heads, untrained"

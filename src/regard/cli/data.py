@@ -51,7 +51,7 @@ def data_check(
     encoding: Encoding = "utf-8",
     json: Json = False,
 ) -> None:
-    """Check a text or sentence pairs: report the encoding, lengths, duplicates, overlap between splits and odd lines.
+    """Check a text or sentence pairs: encoding, lengths, duplicates, suspicious lines and overlap between splits.
 
     For pairs, also report length ratios, swapped columns, unexpected scripts and overlong lines.
 

@@ -74,7 +74,7 @@ def check(
     jobs: int | None = None,
     json: Json = False,
 ) -> None:
-    """Grade an answer on random inputs: it is right, or one sentence names the mistake (exit code 1).
+    """Grade an answer on random inputs. If it is wrong, name the mistake in one sentence and exit with code 1.
 
     Given a folder of students' answers, grade every Python file in a separate process and print a table of who failed
     on what, how often each mistake occurs, and which answers are the same program.

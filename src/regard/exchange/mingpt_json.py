@@ -85,8 +85,8 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         save_tensors(made / "model.safetensors", model.state_dict())
         write_facts(made, recipe, model, {"name": file.name})
     say(
-        f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters over {size} "
-        "characters"
+        f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters, with a "
+        f"vocabulary of {size} characters"
     )
     say(
         "note: this model was trained without <eos>, but Regard begins every line with it: run.model is "

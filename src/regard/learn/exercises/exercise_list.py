@@ -62,7 +62,7 @@ EXERCISES = (
     Exercise("beam-search", "keep the best few beginnings", "004:61", 3, "extend", "decoding"),
     Exercise("temperature-top-k", "sampling with temperature and top-k", "004:61", 2, "chances", "decoding"),
     Exercise("nucleus-sampling", "sampling with top-p", "004:61", 3, "nucleus", "decoding"),
-    Exercise("label-smoothing", "a loss that is never certain", "000:16", 2, "smoothed_loss", "training"),
+    Exercise("label-smoothing", "a loss whose target is never certain", "000:16", 2, "smoothed_loss", "training"),
     Exercise("warm-up-schedule", "the Transformer's learning rate", "004:23", 1, "learning_rate", "training"),
 )
 BY_NAME = {exercise.name: exercise for exercise in EXERCISES}

@@ -51,7 +51,9 @@ def _words(lab: Lab, name: str, data: str) -> tuple[str, list[str]]:
     if data in SPLITS:
         return name, [*words, "--split", data]
     if data not in _files(lab):
-        raise RegardError(f"There is no data {data[:80]!r} here: choose valid, test, or a file in this folder.")
+        raise RegardError(
+            f"There is no split or file {data[:80]!r} here: choose valid, test, or a file in this folder."
+        )
     return name, [*words, "--data", str(lab.folder.inside(data, kind="file"))]
 
 

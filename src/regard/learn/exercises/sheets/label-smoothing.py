@@ -1,4 +1,4 @@
-"""Exercise label-smoothing: a loss that is never certain (chapter 1 of the course).
+"""Exercise label-smoothing: a loss whose target is never certain (chapter 1 of the course).
 
 The loss −log P(target) is smallest when the model is certain, so it learns to be overconfident. Label smoothing asks
 for a little less: a share ε of the target's probability is spread evenly over all V words, including the target:

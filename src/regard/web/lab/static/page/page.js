@@ -162,7 +162,7 @@ function classification() {
 
 // -- the page ----------------------------------------------------------------------------------------------------------------
 
-const LEADS = { "language model": "This language model runs inside this file; it sends nothing and loads nothing. It continues a text the way its training text would. It knows nothing else, and its output may be false.", translation: "This translator runs inside this file; it sends nothing and loads nothing. It learned only from sentence pairs and makes mistakes, especially with words it has never seen.", classification: "This classifier runs inside this file; it sends nothing and loads nothing. It always answers with one of its labels, even if none of them fits." };
+const LEADS = { "language model": "This language model runs inside this file; it sends nothing and loads nothing. It continues a text in the style of its training text. It knows nothing else, and its output may be false.", translation: "This translator runs inside this file; it sends nothing and loads nothing. It learned only from sentence pairs and makes mistakes, especially with words it has never seen.", classification: "This classifier runs inside this file; it sends nothing and loads nothing. It always answers with one of its labels, even if none of them fits." };
 const { nodes, look } = { "language model": language, translation, classification }[task]();
 const bar = el("i"), loading = el("div", { class: "loading" }, el("p", { class: "quiet-text" }, "Loading the model …"), el("div", { class: "progress", role: "progressbar", "aria-label": "loading the model" }, bar));
 const try_ = (line) => { words.value = line; look(); };

@@ -268,7 +268,7 @@ export default {
       else if (!opening) for (const one of fresh) one.read();
       for (const one of panels.values()) { one.show(section); if (wanted !== altered) one.changed(); }
       altered = wanted;
-      if (!names.length) put(grid, el("p", { class: "lead" }, "There is no trained run yet: ", el("a", { href: "#/runs" }, "start one"), "."));
+      if (!names.length) put(grid, el("p", { class: "lead" }, "There is no run that this view can show yet: ", el("a", { href: "#/runs" }, "start one"), "."));
       return names;
     }
 

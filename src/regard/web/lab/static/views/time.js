@@ -172,7 +172,7 @@ export default {
       drawHeads();
       const usable = runs.filter((one) => one.task !== "classification" && !one.counted);
       const asked = next.query.get("run"), name = usable.some((one) => one.name === asked) ? asked : (usable.find((one) => one.kept) || usable[0])?.name;
-      if (!name) { none.hidden = false; all.hidden = true; put(none, el("p", {}, "There is no trained run yet: ", el("a", { href: "#/new" }, "start one"), ".")); return; }
+      if (!name) { none.hidden = false; all.hidden = true; put(none, el("p", {}, "There is no run that this view can show yet: ", el("a", { href: "#/new" }, "start one"), ".")); return; }
       pick.show(usable, [name]);
       if (run?.name !== name) open(name, next);
     }
