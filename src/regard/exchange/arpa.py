@@ -59,7 +59,7 @@ def spell(tokens: list[str]) -> list[str]:
     twice, times = Counter(words).most_common(1)[0]
     if times > 1:
         raise RegardError(
-            f"Two tokens of the vocabulary are both written as {twice!r} in ARPA; train with "
+            f"Two tokens of the vocabulary are both {twice!r}, which ARPA cannot tell apart; train with "
             "data.tokenizer word or char."
         )
     return words
