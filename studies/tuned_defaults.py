@@ -20,6 +20,11 @@ test text is read. Trials are run trial by trial (all systems, texts and sizes w
 all have the same number when time is over; a size is decided with the trials that all its systems have on all three
 texts, at least four.
 
+Amended before the run, because the version before spent most of its time elsewhere: a trial is `Trainer.train` alone,
+without the run's files, report and samples; its steps are PyTorch's operations replayed as a CUDA graph, without
+Triton's kernels, which would be compiled for every system, batch and vocabulary (with them where a trial fails
+without). A loss that becomes infinite makes a trial infinitely bad, as in `compare --tune`; before, it had no result.
+
 Rule, for each system and size. Candidates are the trials whose loss is below the default's on every text. Of these the
 one with the lowest mean over the texts of (its loss − the default's) replaces the default if that mean is below −0.02
 nats, and if at the short price (300,000 tokens, which is what people spend on a CPU; other seeds; the same settings,
@@ -32,12 +37,15 @@ changes.
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
+import json
 import math
 import shutil
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -45,20 +53,31 @@ from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from statistics import mean
+from threading import Lock
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from regard.comparison.child import take_part
+from regard.base.device import device_name, peak_memory
+from regard.base.digests import with_digest
+from regard.base.errors import RegardError
+from regard.base.writing import write_text
 from regard.comparison.plan import Plan, open_plan
 from regard.comparison.processes import read_result
 from regard.comparison.question import Question
 from regard.comparison.tuning import in_words, space_of, trial_rungs
 from regard.corpora.phrasebook import make_pairs
+from regard.layers.state import State
 from regard.report.progress import hush
 from regard.report.table import plain_table
+from regard.runs.prepare import prepare
+from regard.runs.store.folder import Tokenizers, count_parameters
+from regard.runs.train import build_trainer
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
+from regard.training.budget import Progress
+from regard.training.checkpointing import Checkpointer
 
 TRIALS, CLEARLY, LEAST = 6, 0.02, 4
 FULL, SHORT = "full", "short"
@@ -100,7 +119,8 @@ def plans(folder: Path, texts: Path, price: str) -> dict[tuple[str, str, str], P
 
 def run(folder: Path, texts: Path, price: str, minutes: float, processes: int) -> None:
     """The trials that are missing, side by side; none is begun after so many minutes."""
-    ends, begun, jobs = time.monotonic() + 60 * minutes, time.monotonic(), []
+    ends, begun = time.monotonic() + 60 * minutes, time.monotonic()
+    jobs: list[Job] = []
     chosen = {(task, size): decided(folder, task, size) for task, size in SIZES} if price == SHORT else {}
     for number, ((task, size, _), plan) in enumerate(plans(folder, texts, price).items()):
         for entrant, seed in plan.runs:
@@ -109,42 +129,124 @@ def run(folder: Path, texts: Path, price: str, minutes: float, processes: int) -
             wanted = price == FULL or (best is not None and trial in (1, best))
             if wanted and read_result(plan.run_folder(entrant, seed)) is None:
                 jobs.append((trial, number, plan.folder, entrant.label))
-    queue = iter(sorted(jobs))
+    queue, taking = iter(sorted(jobs)), Lock()
     print(f"{len(jobs)} trials to do, {time.monotonic() - begun:.0f} s", flush=True)
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin) as pool:
-        waiting = {pool.submit(_one, *job[2:]) for job in islice(queue, processes)}
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                print(f"{time.monotonic() - begun:.0f} s: {future.result()}", flush=True)
-                job = next(queue, None) if time.monotonic() < ends else None
-                waiting |= {pool.submit(_one, *job[2:])} if job else set()
+
+    def several() -> None:
+        process = _Process()
+        while job := _taken(queue, taking, ends):
+            for kernels in (False, True):
+                done, said = process.does(kernels, *job[2:])
+                print(f"{time.monotonic() - begun:.0f} s: {said}", flush=True)
+                if done:
+                    break
+        process.end()
+
+    with ThreadPoolExecutor(processes) as threads:
+        for each in [threads.submit(several) for _ in range(processes)]:
+            each.result()
 
 
-def _begin() -> None:
+Job = tuple[int, int, Path, str]  # trial, number of the plan, its folder, label
+
+
+def _taken(queue: Iterator[Job], taking: Lock, ends: float) -> Job | None:
+    with taking:
+        return next(queue, None) if time.monotonic() < ends else None
+
+
+class _Process:
+    """Does one trial after another; after one that fails, a new process does the next: its GPU may be unusable."""
+
+    def __init__(self) -> None:
+        self.pool: ProcessPoolExecutor | None = None
+        self.kernels = False
+
+    def does(self, kernels: bool, place: Path, label: str) -> tuple[bool, str]:
+        if kernels != self.kernels:
+            self.end()
+        self.kernels = kernels
+        self.pool = self.pool or ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(kernels,))
+        try:
+            return True, self.pool.submit(_one, place, label).result()
+        except Exception as error:  # a later call tries again
+            self.end()
+            return False, f"{place.name} {label} failed: {type(error).__name__}: {error}"
+
+    def end(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown()
+        self.pool = None
+
+
+def _begin(kernels: bool) -> None:
+    if not kernels:
+        sys.modules["triton"] = None  # type: ignore[assignment]  # as if it were not installed
     torch.set_num_threads(1)
     hush()
 
 
-_plan = cache(Plan.read)
+@cache
+def _opened(place: Path) -> tuple[Plan, Tokenizers]:
+    plan = Plan.read(place)
+    return plan, plan.tokenizers
+
+
+class _NoFiles(Checkpointer):
+    """Saves nothing."""
+
+    def copy_weights(self) -> dict[str, Tensor]:
+        return {}
+
+    def save(self, progress: Progress, state: State | None, *, wait: bool = True) -> None:
+        self.clock.saved = progress.elapsed
+
+    def _write(self, *arguments: Any, **options: Any) -> None:
+        pass
 
 
 def _one(place: Path, label: str) -> str:
-    """One trial, of which only the result is kept."""
-    began, plan = time.monotonic(), _plan(place)
+    """One trial: its score, and what it took."""
+    began, (plan, tokenizers) = time.monotonic(), _opened(place)
     entrant = next(one for one in plan.entrants if one.label == label)
     folder = plan.run_folder(entrant, entrant.seeds[0])
     shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    ready = prepare(entrant.recipe.replace(training={"seed": entrant.seeds[0]}), tokenizers)
+    trainer = build_trainer(ready, folder)
+    trainer.files = _NoFiles(folder, trainer.model, trainer.optimizer, trainer.average, trainer.clock, trainer.group)
+    prepared = time.monotonic() - began
     try:
-        take_part(plan, entrant, entrant.seeds[0])
-    except Exception as error:  # the others go on; a later call tries again
-        return f"{place.name} {label} failed: {type(error).__name__}: {error}"
-    for path in folder.iterdir():
-        if path.name != "result.json":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    result = read_result(folder)
-    assert result is not None
-    return f"{place.name} {label}: {result['evaluation']['validation']} ({time.monotonic() - began:.0f} s)"
+        progress = trainer.train()
+        score = min((loss for _, loss in progress.history if math.isfinite(loss)), default=None)
+    except RegardError as error:
+        if "The loss became" not in str(error):
+            raise
+        progress, score = trainer.progress, None
+    result = {
+        "evaluation": {"validation": score},
+        "parameters": count_parameters(ready.model),
+        "tokens_seen": progress.tokens,
+        "steps": progress.step,
+        "started": progress.started,
+        "training_seconds": progress.seconds,
+        "validation_seconds": progress.overhead_seconds.get("validation", 0.0),
+        "peak_memory_bytes": peak_memory(trainer.device),
+        "device": device_name(trainer.device),
+        "torch": torch.__version__,
+        "kernels": sys.modules.get("triton", True) is not None,
+    }
+    write_text(folder / "result.json", json.dumps(with_digest(result), indent=2) + "\n")
+    (folder / "metrics.jsonl").unlink(missing_ok=True)
+    captured, of_steps = type(trainer.runner).__name__, progress.seconds
+    del trainer, ready
+    gc.collect()  # a graph that ended in the middle of the next recording would break it
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    return (
+        f"{place.name} {label}: {score} ({time.monotonic() - began:.1f} s: {prepared:.1f} before, {of_steps:.1f} for "
+        f"{progress.step} steps, {result['validation_seconds']:.1f} of validation, {captured})"
+    )
 
 
 def write_texts(folder: Path, shakespeare: Path, multi30k: Path, tatoeba: Path) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 
 import numpy as np
@@ -82,10 +82,12 @@ def both_readers(trial: Trial, seed: int) -> tuple[dict[str, str], Tensor, Tenso
 
 def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
     """The rank correlations on the given text, and a sentence that describes them."""
-    counts, pairs = judged_pairs(trial.data)
+    text = text_of(trial.data)
+    counts, pairs = judged_pairs(trial.data, text)
     said = list(pairs.values())
-    likeness = each_seed(trial, one_likeness, (AGREES, UNORDERED))
-    first, second = likeness[: len(trial.seeds)], likeness[len(trial.seeds) :]
+    folders = [corpora.keep("real", each, "txt", trial.store) for each in (text, corpora.shuffled(text))]
+    trained = [likenesses(vectors, list(pairs)) for vectors in each_seed(trial, judged_vectors, folders)]
+    first, second = trained[: len(trial.seeds)], trained[len(trial.seeds) :]
     found = {AGREES: over_pairs(first, said), UNORDERED: over_pairs(second, said)}
     frequent = [-abs(math.log(counts[one] / counts[other])) for one, other in pairs]
     found[BY_FREQUENCY] = [spearman(frequent, said)]
@@ -93,12 +95,15 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
 
 
 def text_of(data: str) -> corpora.Splits:
-    return {split: [line for line in lines if line.strip()] for split, lines in open_corpus(data).splits.items()}
+    """The lines that are not blank, in small letters."""
+    return {
+        split: [line.lower() for line in lines if line.strip()] for split, lines in open_corpus(data).splits.items()
+    }
 
 
-def judged_pairs(data: str) -> tuple[Counter[str], dict[tuple[str, str], float]]:
+def judged_pairs(data: str, text: corpora.Splits) -> tuple[Counter[str], dict[tuple[str, str], float]]:
     """How often the text has each word, and the judged pairs whose words it has often enough."""
-    counts = Counter(word for line in text_of(data)["train"] for word in line.lower().split())
+    counts = Counter(word for line in text["train"] for word in line.split())
     often = {word for word, count in counts.most_common(VOCABULARY * 9 // 10) if count >= OFTEN}
     pairs = {pair: said for pair, said in JUDGED.items() if often.issuperset(pair)}
     if len(pairs) < MIN_PAIRS:
@@ -109,21 +114,22 @@ def judged_pairs(data: str) -> tuple[Counter[str], dict[tuple[str, str], float]]
     return counts, pairs
 
 
-def one_likeness(trial: Trial, seed: int, order: str) -> list[float]:
-    """The likeness of every judged pair after one training."""
-    text = text_of(trial.data)
-    run = real_reader(trial, text if order == AGREES else corpora.shuffled(text), seed)
+JUDGED_WORDS = {word: place for place, word in enumerate(dict.fromkeys(word for pair in JUDGED for word in pair))}
+
+
+def judged_vectors(trial: Trial, seed: int, folder: str) -> Tensor:
+    """[judged words, width]: their vectors after one training on the text of a folder."""
+    run = real_reader(trial, folder, seed)
     trial.step(f"{trial.data}, seed {seed}")
-    return likenesses(run, list(judged_pairs(trial.data)[1]))
+    return vectors_of(run, JUDGED_WORDS)
 
 
-def real_reader(trial: Trial, text: corpora.Splits, seed: int) -> LanguageRun:
+def real_reader(trial: Trial, folder: str, seed: int) -> LanguageRun:
     steps = QUICK_STEPS if trial.quick else REAL_STEPS
-    lowered = {split: [line.lower() for line in lines] for split, lines in text.items()}
     return trained(
         LanguageRun,
         "gpt",
-        corpora.keep("real", lowered, "txt", trial.store),
+        folder,
         seed=seed,
         size="tiny",
         store=trial.store,
@@ -138,9 +144,10 @@ def real_reader(trial: Trial, text: corpora.Splits, seed: int) -> LanguageRun:
     )  # fmt: skip
 
 
-def likenesses(run: LanguageRun, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    words = {word: "" for pair in pairs for word in pair}
-    likeness, place = cosines(vectors_of(run, words)), {word: n for n, word in enumerate(words)}
+def likenesses(vectors: Tensor, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """The cosine of every pair, whose words' mean is taken off first."""
+    place = {word: n for n, word in enumerate(dict.fromkeys(word for pair in pairs for word in pair))}
+    likeness = cosines(vectors[[JUDGED_WORDS[word] for word in place]])
     return [float(likeness[place[one], place[other]]) for one, other in pairs]
 
 
@@ -204,7 +211,7 @@ def known(run: LanguageRun, counts: Mapping[str, int]) -> dict[str, str]:
     return {word: name for word, name in sorted(often.items()) if several[name] > 1}
 
 
-def vectors_of(run: LanguageRun, words: Mapping[str, str]) -> Tensor:
+def vectors_of(run: LanguageRun, words: Iterable[str]) -> Tensor:
     """[words, width] of the embedding's table."""
     table = run.model.get_parameter("embedding.table.weight").detach().cpu().float()
     return table[[run.tokenizer.encode(word)[0] for word in words]]
