@@ -15,7 +15,7 @@ from regard.fast.table import Row, needs_triton
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
 
-CHUNK, BLOCK = 64, 32  # steps and components of a program at a time
+CHUNK, BLOCK, WARPS = 64, 32, 4  # steps and components of a program at a time, and its warps
 
 
 class GatedScan(torch.autograd.Function):
@@ -48,7 +48,7 @@ def _launch(kernel: Any, packed: Tensor, first: Tensor, lengths: Tensor | None, 
     rows, steps, width = packed.size(0), packed.size(1), first.size(1)
     ragged, grid = lengths is not None, (rows, -(-width // BLOCK))
     given = packed, first, lengths if ragged else first, *more, steps, width
-    kernel[grid](*given, RAGGED=ragged, CHUNK=CHUNK, BLOCK=BLOCK)
+    kernel[grid](*given, RAGGED=ragged, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=WARPS)
 
 
 def run(packed: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
