@@ -1,28 +1,32 @@
 """How soon does the default training reach a quality, beside a plain PyTorch loop of the same net?
 
-    python studies/time_to_quality.py gpt:small gpt:medium lstm:small --seconds 60
+    python studies/time_to_quality.py gpt:small:12 gpt:medium:20 lstm:small --seconds 60 --before
 
-For each system and size two trainings on WikiText-2, one after the other, each with that many seconds:
+For each system and size (and seconds, where the row names them) trainings on WikiText-2, one after the other, each with
+that many seconds of steps and a validation after every twentieth of them:
 
 plain     the loop of `regard bench sizes`, its whole step in one CUDA graph, with the batches, the warm-up and the peak
-          rate of Regard's default, a cosine over its seconds of steps, and Regard's validation twenty times
-Regard    `regard train SYSTEM --size SIZE --data wikitext-2 --budget SECONDSs`, in this process
+          rate of Regard's default, and a cosine over its seconds
+Regard    `regard train SYSTEM --size SIZE --data wikitext-2 --budget "SECONDSs of steps"`, in this process
+before    with --before: the same with training.capture off and without the blocks in few passes
 
-Printed: the plain loop's best validation perplexity and the seconds until it was reached; the seconds in which Regard
-reaches the same perplexity or a lower one; Regard's best, and the perplexity of the test text. Seconds are those of
-steps alone, without imports, reading and validations; the last column has all seconds of Regard's command from its call
-here on.
+The goal of a row is the plain loop's best validation perplexity. Printed: the goal and the seconds until it was
+reached; for Regard and before, the seconds in which they reach the goal or a lower perplexity, their best perplexity
+and when. Seconds are those of steps alone, without imports, reading and validations; the last column has all seconds of
+Regard's command from its call here on. `--json FILE` also writes the curves, after each row.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,42 +35,66 @@ from regard.base.device import pick_device
 from regard.bench.contenders import BenchPlace
 from regard.bench.sizes import PARTS, _loss, as_plain, batches_of, prepared
 from regard.bench.training_step import PlainTraining
+from regard.fast.table import rows as fast_rows
+from regard.fast.table import without
 from regard.report.progress import hushed
 from regard.runs.prepare import Prepared
 from regard.systems.catalogue import find
 from regard.training.optimizers import learning_rate_at
 
 VALIDATIONS = 20
+Found = TypeVar("Found")
 Curve = list[tuple[float, float]]  # seconds of steps and validation loss
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time to quality beside a plain PyTorch loop.")
-    parser.add_argument("rows", nargs="+", metavar="SYSTEM:SIZE")
+    parser.add_argument("rows", nargs="+", metavar="SYSTEM:SIZE[:SECONDS]")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--before", action="store_true", help="also train without graphs and blocks in few passes")
+    parser.add_argument("--json", type=Path, help="a file for the curves")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--quick", action="store_true", help="a toy corpus, to see that everything runs")
     options = parser.parse_args()
     place = BenchPlace(pick_device(options.device), "quick" if options.quick else "full")
-    print(f"{'':16}  plain: perplexity  after  Regard: there after   best  after   test  whole command")
+    print(f"{'':16}   plain      goal  after     Regard there    best  after  whole command", flush=True)
+    found = {}
     for row in options.rows:
-        system, size = row.split(":")
-        try:
-            curve = plain_curve(system, size, place, options.seconds)
-        except torch.cuda.OutOfMemoryError:
-            curve = []
-        gc.collect()
-        if place.device.type == "cuda":
-            torch.cuda.empty_cache()
-        ours, test, whole = default_curve(system, size, place, options.seconds)
-        goal, when = min((loss, seconds) for seconds, loss in curve) if curve else (math.nan, math.nan)
-        there = min((seconds for seconds, loss in ours if loss <= goal), default=math.nan)
-        best, found = min((loss, seconds) for seconds, loss in ours)
+        system, size, *given = row.split(":")
+        budget = float(given[0]) if given else options.seconds
+        plain = cleared(plain_curve, system, size, place, budget)
+        ours, whole = cleared(default_curve, system, size, place, budget)
+        goal, when = min(((loss, seconds) for seconds, loss in plain), default=(math.nan, math.nan))
+        found[row] = {"plain": plain, "Regard": ours, "whole": whole}
         print(
-            f"{system + ' ' + size:16}  {math.exp(goal):17.1f}  {when:4.1f}s  {there:18.1f}s  {math.exp(best):5.1f}  "
-            f"{found:4.1f}s  {test:5.1f}  {whole:12.1f}s",
+            f"{system + ' ' + size:16}  {budget:4.0f} s  {math.exp(goal):7.1f}  {when:4.1f} s  {reached(ours, goal)}  "
+            f"{whole:6.1f} s",
             flush=True,
         )
+        if options.before:
+            written = [fast.name for fast in fast_rows() if fast.name.endswith("blocks in few passes")]
+            with without(*written):
+                before, whole = cleared(default_curve, system, size, place, budget, capture="off")
+            found[row] |= {"before": before, "whole before": whole}
+            print(f"{'  before':16}  {'':23}  {reached(before, goal)}  {whole:6.1f} s", flush=True)
+        if options.json is not None:
+            options.json.write_text(json.dumps(found), encoding="utf-8")
+
+
+def reached(curve: Curve, goal: float) -> str:
+    """When a curve reached the goal, its best perplexity and when."""
+    there = min((seconds for seconds, loss in curve if loss <= goal), default=math.nan)
+    best, when = min((loss, seconds) for seconds, loss in curve)
+    return f"{there:11.1f} s  {math.exp(best):7.1f}  {when:4.1f} s"
+
+
+def cleared(make: Callable[..., Found], *arguments: Any, **options: Any) -> Found:
+    """What `make` returns, with the GPU's memory free again."""
+    found = make(*arguments, **options)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return found
 
 
 def plain_curve(system: str, size: str, place: BenchPlace, budget: float) -> Curve:
@@ -119,25 +147,25 @@ def wait(place: BenchPlace) -> None:
         torch.cuda.synchronize(place.device)
 
 
-def default_curve(system: str, size: str, place: BenchPlace, budget: float) -> tuple[Curve, float, float]:
-    """The curve, the test text's perplexity, and the seconds of all."""
+def default_curve(system: str, size: str, place: BenchPlace, budget: float, **more: Any) -> tuple[Curve, float]:
+    """The curve, and the seconds of all."""
     rows: list[dict[str, Any]] = []
-    training = {"device": str(place.device)} | ({"validation_tokens": 400} if place.size == "quick" else {})
+    training = {"device": str(place.device), "validations": VALIDATIONS, "checkpoint_every": 0} | more
+    training |= {"validation_tokens": 400} if place.size == "quick" else {}
     data = "pyref" if place.size == "quick" else "wikitext-2"
     began = time.perf_counter()
     with TemporaryDirectory() as folder, hushed():
-        run = regard.train(
+        regard.train(
             system,
             data=data,
             size=size,
-            budget=f"{budget}s",
+            budget=f"{budget:g}s of steps",
             run=Path(folder, "run"),
             settings={"training": training},
             callbacks=[rows.append],
         )
         whole = time.perf_counter() - began
-        test = run.evaluate(split="test")["perplexity"]
-    return [(row["seconds"], row["loss"]) for row in rows if row.get("split") == "valid"], test, whole
+    return [(row["seconds"], row["loss"]) for row in rows if row.get("split") == "valid"], whole
 
 
 if __name__ == "__main__":

@@ -166,13 +166,14 @@ def gram_losses():
 
 def minimal_gru():
     """Lengths on both sides of a chunk of 64, widths on both sides of a block of 32."""
-    layer = MinGRU(3, random.choice([5, 32, 40])).to(DEVICE)
+    like = {"device": DEVICE, "dtype": random.choice([torch.float32, torch.float64])}
+    layer = MinGRU(3, random.choice([5, 32, 40])).to(**like)
     rows, columns = random.randint(1, 3), random.choice([2, 63, 64, 65, 150])
-    draw = {"device": DEVICE, "dtype": random.choice([torch.float32, torch.float64])}
-    update = torch.rand(rows, columns, layer.width, **draw).requires_grad_()
-    candidate = torch.randn(rows, columns, 2 * layer.width, **draw)[..., layer.width :].requires_grad_()
-    hidden = torch.randn(rows, layer.width, **draw).requires_grad_()
-    return Example(layer, (update, candidate, hidden), refused=((update[:, :1], candidate[:, :1], hidden),))
+    x = torch.randn(rows, columns, 3, **like, requires_grad=True)
+    state = {"hidden": torch.randn(rows, layer.width, **like, requires_grad=True)}
+    lengths = torch.randint(columns + 1, (rows,), device=DEVICE)
+    where = random.choice([span(lengths), Span(torch.zeros(rows, device=DEVICE))])
+    return Example(layer, (x, state, where), refused=((x[:, :1], state, where),), promised=real(where.lengths))
 
 
 def look_up():

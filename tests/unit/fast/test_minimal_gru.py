@@ -19,20 +19,25 @@ def patch_for_numpy_2_4(tensor, scope):  # which makes no number of an array of 
 
 
 interpreter._patch_lang_tensor = patch_for_numpy_2_4
-from regard.fast.recurrence.minimal_gru import GatedScan
+from regard.fast.recurrence.minimal_gru import _forward
 from regard.layers.scan import MinGRU
+from regard.layers.state import Span
 
 torch.manual_seed(0)
-for rows, steps, width in [(2, 2, 5), (1, 64, 3), (1, 65, 33)]:
-    layer = MinGRU(3, width)
-    z, n = torch.rand(rows, steps, width, requires_grad=True), torch.randn(rows, steps, width, requires_grad=True)
-    first = torch.randn(rows, width, requires_grad=True)
-    weigh = torch.randn(rows, steps, width)
+for rows, steps, width, lengths in [(2, 2, 5, None), (1, 64, 3, None), (1, 65, 33, None), (3, 70, 4, [70, 0, 65])]:
+    layer = MinGRU(3, width).double()
+    x, first = torch.randn(rows, steps, 3).double().requires_grad_(), torch.randn(rows, width).double().requires_grad_()
+    span = Span(torch.zeros(1), None if lengths is None else torch.tensor(lengths))
+    valid = torch.ones(rows, steps) if lengths is None else span.valid(steps)
+    weigh, ends = torch.randn(rows, steps, width) * valid[..., None], torch.randn(rows, width)
     found = []
-    for hidden in (GatedScan.apply(z, n, first), MinGRU.run(layer, z, n, first)):
-        found.append([hidden, *torch.autograd.grad((hidden * weigh).sum(), [z, n, first])])
+    for forward in (_forward, MinGRU.forward):
+        hidden, state = forward(layer, x, {"hidden": first}, span)
+        hidden = hidden * valid[..., None]
+        cost = (hidden * weigh).sum() + (state["hidden"] * ends).sum()
+        found.append([hidden, state["hidden"], *torch.autograd.grad(cost, [x, first, *layer.parameters()])])
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(one, other)
 """
 
 

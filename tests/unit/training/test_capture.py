@@ -3,14 +3,16 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.fast.training.captured_step import captures, overwrite_at_once
+from regard.fast.training.captured_step import Captured, captures, overwrite_at_once
 from regard.layers.state import map_state, overwrite
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
+from regard.text.batches.text_batches import Batch
 from regard.training import log
 from regard.training.budget import Progress
 from regard.training.log import TrainingLog
@@ -29,6 +31,17 @@ def test_nothing_is_captured_on_a_cpu_and_asking_for_it_says_so():
         captures(model, training(capture="on"))
     with pytest.raises(RegardError, match=r"training\.capture"):
         training(capture="yes")
+
+
+def test_text_with_padding_and_dialogues_fit_unless_lengths_are_read_on_the_host():
+    words = np.zeros((2, 3), np.int64)
+    whole, ragged = (Batch(words, words, lengths, fresh=True) for lengths in (None, np.array([3, 1])))
+    counted = Batch(words, words, None, fresh=True, counted=words == 0)
+    assert all(Captured(None, shapes=6).fits(batch) for batch in (whole, ragged, counted))
+    packing = Captured(None, shapes=6, ragged=False)
+    assert [packing.fits(batch) for batch in (whole, ragged, counted)] == [True, False, True]
+    full = Captured(None, shapes=0)
+    assert not full.fits(whole)
 
 
 def test_a_captured_optimiser_takes_its_rate_from_a_tensor():

@@ -4,8 +4,8 @@
 
 Matrix products are cuBLAS's (half_products.py). One kernel runs at the end of each part: bias, dropout, residual sum
 and norm (residual.py). Attention is PyTorch's fused kernel, or that of short sentences; rotary positions and the gate
-of SwiGLU are one kernel each (kernels/language_block.py), and so is linear attention in its usual form
-(kernels/linear_attention.py). In its other forms, and in the minimal GRU, the recurrence runs as elsewhere. The result
+of SwiGLU are one kernel each (kernels/language_block.py), and so are the minimal GRU (recurrence/minimal_gru.py) and
+linear attention in its usual form (kernels/linear_attention.py). In its other forms it runs as elsewhere. The result
 equals the blocks called one by one. GPT-2's blocks without dropout have a row of their own (fused_block.py), which also
 keeps the GELU within its products.
 """
@@ -22,13 +22,14 @@ from regard.fast.attention.bias_gradients import DeferredSums, split_rows
 from regard.fast.attention.causal_attention import attend_causal, precision, takes_cudnn
 from regard.fast.attention.residual import add_norm, vectors_of
 from regard.fast.attention.short_attention import DEPTHS, attend_packed, is_short
+from regard.fast.recurrence import minimal_gru
 from regard.fast.table import Row, Use, Why, needs_triton
 from regard.fast.training.half_products import Halves, JoinedProduct
 from regard.layers.attention import CausalSelfAttention, GroupedQueryAttention
 from regard.layers.blocks import FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock, RMSNormBlock
 from regard.layers.matrix_state import MIN_NORMALIZER, LinearAttention
 from regard.layers.position import Position, Rotary, angles
-from regard.layers.scan import MinGRUBlock
+from regard.layers.scan import MinGRU, MinGRUBlock
 from regard.layers.state import Span, State
 from regard.systems.model import Stack
 
@@ -51,7 +52,7 @@ class SubLayer(NamedTuple):
     @property
     def products(self) -> list[nn.Linear]:
         """The products whose weights are cast here; others are cast where they run."""
-        first = getattr(self.does, "project", None) if looks_by_kernels(self.does) else None
+        first = self.does.project if mixes_by_kernels(self.does) else None
         if type(self.does) is FeedForward:
             first = self.does.expand
         return [each for each in (first, self.output) if each is not None]
@@ -101,13 +102,15 @@ class _Stream:
     def look(self, part: SubLayer, state: State) -> State:
         """The attention or recurrence; returns its state."""
         does = part.does
-        if not looks_by_kernels(does):
+        if not mixes_by_kernels(does):
             found, state = does(self.read, state, self.span)
             self.add(part, found.to(self.read.dtype))
             return state
         packed = self.halves(does.project, self.read, deferred=self.deferred)
         plain = type(does) is CausalSelfAttention and type(does.position) is Position
-        if type(does) is LinearAttention:
+        if type(does) is MinGRU:
+            context, state = minimal_gru.run(packed, state, self.span)
+        elif type(does) is LinearAttention:
             context, state = LinearRead.apply(packed, does.heads), {}  # the matrix at the end is nobody's beginning
         elif plain and is_short(packed, packed.size(1), packed.size(1), does.head_width):
             context = attend_packed(packed, None, does.heads, causal=True, dropout=does.weight_dropout)
@@ -226,11 +229,16 @@ class SwiGLU(torch.autograd.Function):
 
 
 def looks_by_kernels(look: Any) -> bool:
-    """True for attention that is computed here; other kinds, and recurrences, run as written."""
+    """True for attention that is computed here."""
     if type(look) is LinearAttention:
         usual = (look.feature, look.decay, look.rule) == ("elu", "none", "sum")
         return usual and look.head_width in DEPTHS
     return type(look) in (CausalSelfAttention, GroupedQueryAttention)
+
+
+def mixes_by_kernels(does: Any) -> bool:
+    """True for attention and recurrences that are computed here; others run as written."""
+    return looks_by_kernels(does) or type(does) is MinGRU
 
 
 def knows(model: Stack, use: Use) -> Why:

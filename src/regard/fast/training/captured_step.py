@@ -6,9 +6,9 @@ launch. Every tensor must keep its address: batch and carried state are copied i
 a tensor, and dropout draws from the device's generator, which advances at each replay as it does without a graph. The
 numbers equal those of the plain step, which is the reference.
 
-A graph has fixed shapes. Text has one batch shape; sentence pairs are padded to a few
-(text/batches/pair_shapes.py), and each is recorded after its warm-up steps. Only one graph replays at a time,
-so they share their memory.
+A graph has fixed shapes. Text has few: nearly all batches are full, but each epoch has a smaller one, and a row at the
+beginning or the end of the text may be shorter. Sentence pairs are padded to a few (text/batches/pair_shapes.py). Each
+is recorded after its warm-up steps. Only one graph replays at a time, so they share their memory.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from regard.training.steps import StepRunner
 WARM_UP = 3  # steps before capture, as CUDA graphs require: libraries choose kernels and allocate workspaces then
 WARM_UP_AGAIN = 1  # steps of a further shape: workspaces are there, only its kernels are still to be chosen
 PAIR_SHAPES = 48  # the most shapes of sentence pairs that are recorded
+TEXT_SHAPES = 6  # of text: full and smaller batches, with padding and without; an epoch may end with a row more or less
 LAUNCHING = 2e-4  # seconds of host time to launch a module, forward and backward, however small
 
 Update = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
@@ -80,10 +81,13 @@ def recordable(model: Model) -> bool:
 class Captured:
     """`update(batch, state)`, one whole step, recorded for each of a few batch shapes after warm-up steps."""
 
-    def __init__(self, update: Update, begin: Callable[[int], State] | None = None, *, shapes: int = 1) -> None:
-        """`begin(rows)` makes the initial state; None: no state is carried from batch to batch."""
-        self.update, self.begin, self.most = update, begin, shapes
-        self.recordings: dict[tuple[int, ...], Recording] = {}
+    def __init__(
+        self, update: Update, begin: Callable[[int], State] | None = None, *, shapes: int, ragged: bool = True
+    ) -> None:
+        """`begin(rows)` makes the initial state; None: no state is carried from batch to batch. `ragged`: the model
+        reads the lengths of texts on the device."""
+        self.update, self.begin, self.most, self.ragged = update, begin, shapes, ragged
+        self.recordings: dict[tuple[int | bool, ...], Recording] = {}
         self._recorder: Recorder | None = None
 
     @property
@@ -95,9 +99,8 @@ class Captured:
         return _shape(batch) not in self.recordings
 
     def fits(self, batch: Batch | PairBatch) -> bool:
-        """Ragged text (the last batch) and dialogues do not fit; pairs do, because their lengths are tensors. Only the
-        first `shapes` shapes are recorded."""
-        if not isinstance(batch, PairBatch) and (batch.lengths is not None or batch.counted is not None):
+        """Only the first `shapes` shapes are recorded."""
+        if batch.lengths is not None and not (self.ragged or isinstance(batch, PairBatch)):
             return False
         return not self.is_new(batch) or len(self.recordings) < self.most
 
@@ -121,9 +124,11 @@ class Captured:
         return self._recorder
 
 
-def _shape(batch: Batch | PairBatch | TensorBatch) -> tuple[int, ...]:
-    source = getattr(batch, "source", None)
-    return (*batch.tokens.shape, *(() if source is None else source.shape[1:]))
+def _shape(batch: Batch | PairBatch | TensorBatch) -> tuple[int | bool, ...]:
+    """Batches of one shape can be read by the same graph."""
+    source, counted = getattr(batch, "source", None), getattr(batch, "counted", None)
+    given = batch.lengths is not None, counted is not None
+    return (*batch.tokens.shape, *given, *(() if source is None else source.shape[1:]))
 
 
 class Recording:
@@ -190,7 +195,10 @@ class CapturedStep(StepRunner):
         super().__init__(trainer)
         model, pairs = trainer.model, trainer.settings.on_pairs
         begin = (lambda rows: model.begin(rows=rows)) if trainer.carries else None
-        self.captured = Captured(self._whole_step, begin, shapes=PAIR_SHAPES if pairs else 1)
+        packs = any(isinstance(part, Recurrent) for part in model.modules())  # ragged texts, by lengths on the host
+        self.captured = Captured(
+            self._whole_step, begin, shapes=PAIR_SHAPES if pairs else TEXT_SHAPES, ragged=not packs
+        )
         self.padded: padded_step.PaddedStep | None = None
 
     def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
@@ -202,7 +210,7 @@ class CapturedStep(StepRunner):
             return written
         if self.padded is not None:
             self.padded.refresh()
-        count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
+        count = batch.count if isinstance(batch, Batch) else int(batch.lengths.sum())
         new, state = self.captured.is_new(batch), None if batch.fresh else trainer.state
         moved = to_device(batch, trainer.device)
         if new:
