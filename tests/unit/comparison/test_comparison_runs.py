@@ -371,7 +371,7 @@ def test_a_run_killed_before_its_evaluation_keeps_its_measurements_and_is_not_tr
     monkeypatch.setattr(child, "train_recipe", None)
     nnlm = ended.plan.entrants[-1]
     path = ended.plan.run_folder(nnlm, 2) / "result.json"
-    before = read_with_digest(path)
+    whole, before = path.read_bytes(), read_with_digest(path)
     evaluation = ("evaluation", "validation_loss", "generation_tokens_per_second", "sample", "notes")
     kept = {key: value for key, value in before.items() if key not in evaluation} | {"training_seconds": 123.0}
     path.write_text(json.dumps(with_digest(kept)), encoding="utf-8")
@@ -391,7 +391,7 @@ def test_a_run_killed_before_its_evaluation_keeps_its_measurements_and_is_not_tr
     assert read_result(path.parent) is None
     child.take_part(ended.plan, nnlm, 2, jobs=7)
     assert read_with_digest(path)["side_by_side"] == 5
-    path.write_text(json.dumps(with_digest(before)), encoding="utf-8")
+    path.write_bytes(whole)
 
 
 def stopped(run):
@@ -401,7 +401,7 @@ def stopped(run):
 def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere(ended, monkeypatch):
     folder, counts = ended.plan.run_folder(ended.plan.entrants[0], 1), []
     path = folder / "result.json"
-    before, train = read_with_digest(path), child.train_recipe
+    whole, before, train = path.read_bytes(), read_with_digest(path), child.train_recipe
     monkeypatch.setattr(
         child, "train_recipe", lambda recipe, into, **others: counts.append(into) or train(recipe, into, **others)
     )
@@ -417,7 +417,7 @@ def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere
     assert after["notes"] == before["notes"] != []  # what counting said
     assert after["training_seconds"] == before["training_seconds"]
     assert after["side_by_side"] == 1
-    path.write_text(json.dumps(with_digest(before)), encoding="utf-8")
+    path.write_bytes(whole)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links")
