@@ -1,4 +1,4 @@
-"""The phrasebook from the cache: generating 20,000 pairs takes ten seconds, reading them 0.1 s.
+"""The phrasebook from the cache: generating 20,000 pairs takes seconds, reading them 0.1 s.
 
 The file's name contains a digest of the grammar's code, so a changed grammar never reads an old file.
 """

@@ -20,6 +20,7 @@ with both *ne* and *pas*; an article that English leaves out with its noun. Ever
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
@@ -81,9 +82,8 @@ def phrasebook(count: int, *, seed: int = 0, longest: int = 15) -> dict[str, lis
     pairs = [*lectures, *(pair for pair in made if pair.source not in known)][:count]
 
     # Several sources can have one target (she sings, she is singing), never the reverse: targets decide the split.
-    groups: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault(normalised(pair.target), []).append(pair)
+    targets = [normalised(pair.target) for pair in pairs]
+    groups = Counter(targets)
     share = min(HELD_OUT, count // 20)
     taught = {normalised(pair.target) for pair in lectures}
     drawn = iter(sorted(groups.keys() - taught, key=line_hash))
@@ -93,10 +93,10 @@ def phrasebook(count: int, *, seed: int = 0, longest: int = 15) -> dict[str, lis
         while size < share:
             target = next(drawn)
             split[target] = name
-            size += len(groups[target])
+            size += groups[target]
     splits: dict[str, list[Pair]] = {"train": [], "valid": [], "test": []}
-    for pair in pairs:
-        splits[split.get(normalised(pair.target), "train")].append(pair)
+    for pair, target in zip(pairs, targets):
+        splits[split.get(target, "train")].append(pair)
     return splits
 
 

@@ -33,6 +33,23 @@ def length(phrase: list[Word]) -> int:
     return sum(count_words(text) for text, _ in phrase)
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A pair as two lists of linked words, of which many are drawn and few are written."""
+
+    english: list[Word]
+    french: list[Word]
+    end: str = "."
+    agreeing: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def size(self) -> int:
+        return length(self.english)
+
+    def written(self) -> Pair:
+        return make_pair(self.english, self.french, self.end, self.agreeing)
+
+
 def make_pair(source: list[Word], target: list[Word], end: str = ".", agreeing: Sequence[tuple[int, int]] = ()) -> Pair:
     places: dict[int, list[int]] = {}
     place = 0

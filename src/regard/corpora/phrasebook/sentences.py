@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from regard.base.word_spans import find_words
 from regard.corpora.phrasebook import french
 from regard.corpora.phrasebook.clauses import Clauses
 from regard.corpora.phrasebook.frames import ACTIONS, MAIN, PLACE, TIME_OF, Clause, SentencePlan
 from regard.corpora.phrasebook.lexicon import BE, GREETINGS, HAVE, Noun
 from regard.corpora.phrasebook.nouns import BARE, NUMBER_WORDS, YOU_ALL, Nominal, article_words, nouns_with
-from regard.corpora.phrasebook.pair import Pair, Word, length, make_pair
+from regard.corpora.phrasebook.pair import Draft, Pair, Word, length
 from regard.corpora.phrasebook.verbs import (
     CONDITION,
     CONDITIONAL,
@@ -49,15 +48,14 @@ class SentenceMaker(Clauses):
         """The best of a few attempts: not every frame can be filled."""
         best = self.attempt(room)
         for _ in range(4):
-            size = len(find_words(best.source))
-            if room - room // 10 <= size <= room:
+            if room - room // 10 <= best.size <= room:
                 break
             other = self.attempt(room)
-            if abs(len(find_words(other.source)) - room) < abs(size - room):
+            if abs(other.size - room) < abs(best.size - room):
                 best = other
-        return best
+        return best.written()
 
-    def attempt(self, room: int) -> Pair:
+    def attempt(self, room: int) -> Draft:
         self.named.clear()
         self.agreeing.clear()
         self.conjunctions.clear()
@@ -78,11 +76,11 @@ class SentenceMaker(Clauses):
             clause = self.fronted(room)
         else:
             clause = self.clause(room, MAIN)
-        return make_pair(clause.english, clause.french, agreeing=self.agreeing)
+        return Draft(clause.english, clause.french, agreeing=tuple(self.agreeing))
 
-    def greeting(self) -> Pair:
+    def greeting(self) -> Draft:
         english, words = self.pick(GREETINGS)
-        return make_pair([(english, (0,))], [(words, (0,))])
+        return Draft([(english, (0,))], [(words, (0,))])
 
     def answer(self, room: int) -> Clause:
         key, clause = (self.key(),), self.clause(room - 1, MAIN)
@@ -104,7 +102,7 @@ class SentenceMaker(Clauses):
 
     # ---- commands ----
 
-    def command(self, room: int) -> Pair:
+    def command(self, room: int) -> Draft:
         """To one person, politely. Give it to me: donnez-le-moi."""
         you = Nominal([], [], YOU_ALL.agreement, "p", 0, YOU_ALL)
         please = room >= 3 and self.chance(0.2)
@@ -132,11 +130,11 @@ class SentenceMaker(Clauses):
             key = (self.key(),)
             english += [(",", ()), ("please", key)]
             words += [(",", ()), ("s'il vous plaît", key)]
-        return make_pair(english, words)
+        return Draft(english, words)
 
     # ---- questions ----
 
-    def question(self, room: int) -> Pair:
+    def question(self, room: int) -> Draft:
         """Always with est-ce que, which stands for the English auxiliary; who asks without."""
         draw = self.uniform()
         if draw < 0.35 or room < 4:
@@ -149,7 +147,7 @@ class SentenceMaker(Clauses):
             clause = self.which(room)
         else:
             clause = self.why(room)
-        return make_pair(clause.english, clause.french, "?", self.agreeing)
+        return Draft(clause.english, clause.french, "?", tuple(self.agreeing))
 
     def asked(self, room: int, tenses: tuple[str, ...], without: frozenset[str] = frozenset()) -> Clause:
         """Does she sing?: est-ce qu'elle chante ?"""
