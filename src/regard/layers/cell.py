@@ -112,9 +112,10 @@ def unroll(step: Callable[[Tensor, State], State], x: Tensor, state: State, span
     valid = span.valid(x.size(1))
     carried = {name: value.to(x.dtype) for name, value in state.items()}  # may come from a call in another precision
     steps: list[State] = []
+    columns = x.unbind(1)  # each x[:, t] would have a gradient as large as x
     for t in range(x.size(1)):
         at_step(t)
-        new = step(x[:, t], carried)
+        new = step(columns[t], carried)
         new = {**new, **{name: note(name, new[name]) for name in carried}}  # a user's own step notes nothing itself
         if valid is not None:
             kept = {name: torch.where(valid[:, t, None], new[name], old) for name, old in carried.items()}
