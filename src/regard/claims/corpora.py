@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -79,6 +80,7 @@ def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
     return mixed
 
 
+@cache
 def sentences(count: int = 8000, longest: int = 12) -> dict[str, list[str]]:
     """The phrasebook's English in lower case, without punctuation."""
     spoken = [

@@ -227,17 +227,20 @@ def auc(vectors: Tensor, compared: Tensor) -> float:
 
 def comparisons(words: Mapping[str, str], counts: Mapping[str, int]) -> Tensor:
     """[comparisons, 3]: a word, a mate of its class, and a rival of another class that is as frequent as the mate."""
-    names, kinds = list(words), list(words.values())
-    rates = torch.tensor([math.log(counts[word]) for word in names])
-    triples = []
-    for word, mate in permutations(range(len(names)), 2):
-        if kinds[word] == kinds[mate]:
-            apart = (rates - rates[mate]).abs()
-            others = [n for n in range(len(names)) if kinds[n] != kinds[word]]
-            nearest = min(float(apart[n]) for n in others)
-            equal = [n for n in others if float(apart[n]) == nearest]
-            triples.append((word, mate, equal[(word + mate) % len(equal)]))
-    return torch.tensor(triples)
+    kinds, rivals = list(words.values()), []  # of each mate: the words of other classes nearest to it in frequency
+    rates = torch.tensor([math.log(counts[word]) for word in words])
+    for mate, kind in enumerate(kinds):
+        others = [n for n, other in enumerate(kinds) if other != kind]
+        apart = (rates[others] - rates[mate]).abs().tolist()
+        nearest = min(apart)
+        rivals.append([n for n, far in zip(others, apart) if far == nearest])
+    return torch.tensor(
+        [
+            (word, mate, rivals[mate][(word + mate) % len(rivals[mate])])
+            for word, mate in permutations(range(len(kinds)), 2)
+            if kinds[word] == kinds[mate]
+        ]
+    )
 
 
 def cosines(vectors: Tensor) -> Tensor:
