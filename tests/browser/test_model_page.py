@@ -10,6 +10,7 @@ import pytest
 from firefox import Firefox
 
 import regard
+from one_registry import one_registry
 from regard.cli import main
 from regard.exchange.formats import export
 from regard.exchange.page_file import STYLES, log_probabilities
@@ -35,7 +36,8 @@ def pages(trained_folder, tmp_path_factory):
             export(trained_folder / name, "page", out, options={"scores": "no", **options})
         return out
 
-    return get
+    with one_registry():
+        yield get
 
 
 def opened(page, file):

@@ -28,6 +28,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 import torch
+import torch._dynamo.config
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from onnxscript import opset18
 from torch import Tensor, nn
@@ -302,7 +303,9 @@ def trace(
     if isinstance(call, Read):
         shapes, arguments = _with_state(shapes), _with_state(arguments)
     outputs = list(call(**arguments))
-    with loops_in_graph(), quietly(), torch.no_grad():
+    # PyTorch's cache of shapes costs more than it saves where sizes are free
+    uncached = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
+    with loops_in_graph(), quietly(), uncached, torch.no_grad():
         program = torch.export.export(
             call, (), arguments, dynamic_shapes=shapes, prefer_deferred_runtime_asserts_over_guards=True
         )

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import regard
+from one_registry import one_registry
 from regard.runs.recipe import compose
 from regard.runs.store.create import write_facts, write_folder
 from regard.runs.store.folder import Tokenizers, build_model
@@ -47,6 +48,12 @@ def make_run(folder: Path, system: str, *, tokenizer: str = "bpe", joint: bool =
         save_tensors(made / "model.safetensors", built.state_dict())
         write_facts(made, recipe, built, {"name": "harbour"})
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def operators_once():
+    with one_registry():
+        yield
 
 
 @pytest.fixture(scope="session")
