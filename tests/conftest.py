@@ -5,6 +5,7 @@ import os
 import random
 import sys
 from collections import Counter
+from contextlib import suppress
 
 import hypothesis
 import pytest
@@ -36,10 +37,24 @@ for name in list(os.environ):  # how the caller's terminal and network are set u
         del os.environ[name]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache(tmp_path_factory):
+    """Tests never read or write the user's cache. All processes of `make test` share the phrasebooks, which take long
+    to draw."""
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    cache.mkdir()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = cache.parents[1] / "phrasebook"
+        shared.mkdir(exist_ok=True)
+        with suppress(OSError):  # on Windows not everyone may link
+            (cache / "phrasebook").symlink_to(shared)
+    os.environ["REGARD_CACHE"] = str(cache)
+    return cache
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    """Tests never read or write the user's cache."""
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+def _own_cache(cache, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(cache))
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +67,12 @@ def warm():
 
     with warm_python() as program:
         yield program
+
+
+@pytest.fixture
+def warm_processes(warm, monkeypatch):
+    """What this process starts by `sys.executable` need not import PyTorch."""
+    monkeypatch.setattr(sys, "executable", warm)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

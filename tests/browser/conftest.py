@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,9 +34,7 @@ class Lab:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory):
-    """Tests never read or write the user's cache."""
-    os.environ["REGARD_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+def no_data_of_this_machine():
     os.environ.pop("REGARD_DATA", None)
 
 
@@ -99,12 +96,12 @@ def mixed_folder(tmp_path_factory, text_file):
     return folder
 
 
-def start_lab(folder, *words):
+def start_lab(python, folder, *words):
     """`regard lab FOLDER`, once it answers."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "regard", "lab", str(folder), "--port", "0", "--no-browser", *words],
+        [python, "-P", "-m", "regard", "lab", str(folder), "--port", "0", "--no-browser", *words],
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
@@ -120,12 +117,12 @@ def stop_lab(lab):
 
 
 @pytest.fixture(scope="module")
-def lab_over():
+def lab_over(warm):
     """Open a lab over another folder: lab_over(folder), or with options: lab_over(folder, "--read-only")."""
     labs = []
 
     def start(folder, *words):
-        labs.append(start_lab(folder, *words))
+        labs.append(start_lab(warm, folder, *words))
         return labs[-1]
 
     yield start
@@ -134,16 +131,16 @@ def lab_over():
 
 
 @pytest.fixture(scope="session")
-def lab(trained_folder):
-    lab = start_lab(trained_folder)
+def lab(trained_folder, warm):
+    lab = start_lab(warm, trained_folder)
     yield lab
     stop_lab(lab)
 
 
 @pytest.fixture
-def own_lab(tmp_path):
+def own_lab(tmp_path, warm):
     """A lab over an empty folder, which the test may change."""
-    lab = start_lab(tmp_path / "runs")
+    lab = start_lab(warm, tmp_path / "runs")
     yield lab
     stop_lab(lab)
 

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 from itertools import pairwise
 from urllib.parse import quote
 
@@ -161,14 +160,14 @@ def test_the_tour_speaks_of_a_slider_only_where_there_is_one(lab, page):
 
 
 @pytest.fixture
-def stopped_lab(tmp_path, text_file, lab_over):
+def stopped_lab(tmp_path, text_file, lab_over, warm):
     """A lab over a run that was stopped with Ctrl-C."""
     folder = tmp_path / "runs" / "mine"
     few = ["--size", "tiny", "--training.batch-tokens", "256", "--training.threads", "1", "--model.width", "32"]
     words = ["train", "lstm", "--data", str(text_file), "--data.tokenizer", "char", *few]
     words += ["--training.steps", "1000000", "--training.evaluate-every", "8"]
     training = subprocess.Popen(
-        [sys.executable, "-P", "-m", "regard", *words, "--run", str(folder)], stderr=subprocess.PIPE, text=True
+        [warm, "-P", "-m", "regard", *words, "--run", str(folder)], stderr=subprocess.PIPE, text=True
     )
     for line in training.stderr:  # until it has validated once
         if "validation loss" in line:

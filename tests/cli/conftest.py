@@ -15,9 +15,7 @@ TINY = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens",
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory):
-    """Tests never read or write the user's cache."""
-    os.environ["REGARD_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+def no_data_of_this_machine():
     os.environ.pop("REGARD_DATA", None)
 
 

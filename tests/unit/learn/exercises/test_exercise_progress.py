@@ -10,6 +10,8 @@ from regard.learn.exercises.exercise_list import EXERCISES, find_exercise
 from regard.learn.exercises.own_code import own_code
 from regard.learn.exercises.progress import answer_of, answer_path, check_answer, progress_of
 
+pytestmark = pytest.mark.usefixtures("warm_processes")
+
 NAMES = [exercise.name for exercise in EXERCISES]
 
 

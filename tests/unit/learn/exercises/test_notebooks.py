@@ -20,6 +20,8 @@ from regard.learn.lectures.lecture_pages import CHAPTERS
 from regard.report.figures import Heat
 from regard.report.notebook import slider
 
+pytestmark = pytest.mark.usefixtures("warm_processes")
+
 FOLDER = Path(__file__).parents[4] / "notebooks"
 NAMES = [f"{number}-{chapter}" for number, chapter in enumerate(CHAPTERS, start=1)]
 METADATA = {
