@@ -1,8 +1,6 @@
 """The Python of the pages as `make check` sees it: on the lines of its page, and checked for real."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,14 +41,6 @@ def test_code_keeps_the_lines_of_its_page(page):
     assert code[11:13] == ["def fragment_11() -> Any:", '    return "a fragment"']
 
 
-def test_a_wrong_line_of_a_page_is_named_by_both_checkers(page, capsys):
-    page("```python\nimport regard\n\nregard.train('lstm').translate('x')\n```\n")
-    assert typed_docs.main()
-    said = capsys.readouterr().out
-    assert 'page.md:4: error: "LanguageRun" has no attribute "translate"' in said
-    assert "page.md:4:22 - error" in said or "only mypy has checked" in said
-
-
 def test_a_machine_without_node_is_told_so(page, capsys, monkeypatch):
     page("```python\nimport math\n```\n")
     monkeypatch.setattr(typed_docs, "which", lambda name: None)
@@ -64,7 +54,7 @@ def test_every_page_with_python_is_checked():
     assert {root / "README.md", *with_python} <= set(typed_docs.PAGES)
 
 
-def test_type_checkers_know_the_run_of_a_system(tmp_path):
+def test_both_checkers_name_a_wrong_line_of_a_page_and_know_the_run_of_a_system(page, capsys):
     kinds = {
         "regard.train('lstm')": "LanguageRun",
         "regard.train('seq2seq', size='tiny')": "TranslationRun",
@@ -74,8 +64,11 @@ def test_type_checkers_know_the_run_of_a_system(tmp_path):
         "regard.load('x', regard.TranslationRun).translate('x')": "str",
         "regard.load('x', regard.TranslationRun).translate(['x'])": "list[str]",
     }
-    file = tmp_path / "revealed.py"
-    file.write_text("import regard\n" + "".join(f"reveal_type({code})\n" for code in kinds), encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "mypy", str(file)], capture_output=True, text=True)
-    revealed = re.findall(r'Revealed type is "(.*)"', done.stdout)
-    assert [re.sub(r"\w+\.", "", kind) for kind in revealed] == list(kinds.values()), done.stdout
+    revealed = "".join(f"reveal_type({code})\n" for code in kinds)
+    page(f"```python\nimport regard\n\nregard.train('lstm').translate('x')\n{revealed}```\n")
+    assert typed_docs.main()
+    said = capsys.readouterr().out
+    assert 'page.md:4: error: "LanguageRun" has no attribute "translate"' in said
+    assert "page.md:4:22 - error" in said or "only mypy has checked" in said
+    found = re.findall(r'Revealed type is "(.*)"', said)
+    assert [re.sub(r"\w+\.", "", kind) for kind in found] == list(kinds.values()), said

@@ -1,5 +1,7 @@
 """The tokenizers of a page cut and join as the `tokenizers` library does, in ten scripts and both directions."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -28,15 +30,17 @@ COUNT = 10_000
 KINDS = [("word", "nfc"), ("word", "nfkc"), ("char", "nfc"), ("byte", "none"), ("bpe", "none"), ("bpe", "nfkc")]
 
 
+@cache
 def lines():
-    draw = np.random.default_rng(7)
+    draw, made = np.random.default_rng(7), []
     alphabets = [list(letters) for letters in SCRIPTS.values()]
     for number in range(COUNT):
-        made = ""
+        line = ""
         for _ in range(draw.integers(1, 7)):
             letters = alphabets[number % len(alphabets) if draw.random() < 0.8 else draw.integers(len(alphabets))]
-            made += "".join(draw.choice(letters, draw.integers(1, 7))) + str(draw.choice(BETWEEN))
-        yield made
+            line += "".join(draw.choice(letters, draw.integers(1, 7))) + str(draw.choice(BETWEEN))
+        made.append(line)
+    return tuple(made)
 
 
 CUT = """
@@ -56,7 +60,7 @@ def test_ten_thousand_lines_are_cut_and_joined_alike(kind, form):
 
 
 def test_parts_of_characters_and_words_between_spaces_too():
-    draw, texts = np.random.default_rng(1), list(lines())[:300]
+    draw, texts = np.random.default_rng(1), list(lines()[:300])
     spaced = Tokenizer.train(texts, "word", 500, pretokenised=True)
     found = javascript("page/tokenizer", CUT, {"tokenizer": _tokenizer(spaced), "lines": texts})
     assert [ids for ids, _ in found] == [spaced.encode(text) for text in texts]

@@ -269,8 +269,8 @@ EXACT = os.environ | {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"
     "words", [["gpt", "--training.batch-tokens", 8192], ["transformer", "--training.ema", 0.9, "--data.pairs", 1000]]
 )
 def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, words):
-    words = ["train", *map(str, words), "--size", "tiny", "--training.steps", "4", "--training.threads", "1"]
-    words += ["--training.evaluate-every", "2"]
+    words = ["train", *map(str, words), "--size", "tiny", "--training.steps", "2", "--training.threads", "1"]
+    words += ["--training.evaluate-every", "1"]
     for more in (["--dry-run", "--json"], ["--run", "mine"]):
         command = [sys.executable, "-c", MEASURED, *words, *more]
         done = subprocess.run(command, cwd=tmp_path, env=EXACT, capture_output=True, text=True, check=True)
