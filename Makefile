@@ -34,9 +34,9 @@ demo: $(VENV)/.ready
 	$(BIN)/regard demo
 
 # One process per core, one thread each; the tests of a file stay together, since they share what they train. The longest
-# files come first (tests/conftest.py).
+# files come first (tests/conftest.py). What is compiled is kept for the hundreds of processes that tests start.
 test: $(VENV)/.tests-ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.tests-ready
 	$(BIN)/ruff check src tests tools studies
