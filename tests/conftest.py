@@ -38,7 +38,7 @@ for name in list(os.environ):  # how the caller's terminal and network are set u
 
 
 @pytest.fixture(autouse=True, scope="session")
-def cache(tmp_path_factory):
+def shared_cache(tmp_path_factory):
     """Tests never read or write the user's cache. All processes of `make test` share the phrasebooks, which take long
     to draw."""
     cache = tmp_path_factory.getbasetemp() / "cache"
@@ -53,8 +53,8 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(cache, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(cache))
+def _own_cache(shared_cache, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(shared_cache))
 
 
 @pytest.fixture(scope="session")
