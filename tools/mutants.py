@@ -231,12 +231,14 @@ class Watch:
             self.coverage.switch_context(request._pyfuncitem.nodeid)
 
 
-def watch(file: str, source: str, out: str) -> None:
-    """In a process of its own: which tests of a file run which lines, and how long they take."""
+def watch(file: str, packages: Sequence[str], source: str, out: str) -> None:
+    """In a process of its own: which tests of a file run which lines of these packages, and how long they take."""
     into(source)
     from coverage import Coverage
 
-    coverage = Coverage(data_file=None, include=[f"{source}/regard/{package}/*" for package in TESTS], messages=False)
+    coverage = Coverage(
+        data_file=None, include=[f"{source}/regard/{package}/*" for package in packages], messages=False
+    )
     watched = Watch(file, coverage)
     coverage.start()
     code = pytest.main([*PYTEST, file], plugins=[watched])
@@ -264,7 +266,7 @@ def measured(file: str) -> dict[str, Any]:
     if not known.exists():
         known.parent.mkdir(parents=True, exist_ok=True)
         with copied(None) as source:
-            process = FORK.Process(target=watch, args=(file, source, str(known)))
+            process = FORK.Process(target=watch, args=(file, packages, source, str(known)))
             process.start()
             process.join()
         if not known.exists():
