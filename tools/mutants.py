@@ -23,6 +23,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -36,7 +37,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from inspect import CO_OPTIMIZED
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -279,7 +280,8 @@ def measured(file: str) -> dict[str, Any]:
 
 def concerned(fault: Fault) -> dict[str, float]:
     """The tests that run a faulty line, the quick files first, and the seconds of each. A line that is run when its
-    module is imported concerns all tests that run anything of the module."""
+    module is imported concerns all tests that run anything of the module; where none does, as the module only declares
+    something, all tests of the files that import it."""
     by_file = {}
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
@@ -289,11 +291,25 @@ def concerned(fault: Fault) -> dict[str, float]:
             contexts = {context for line in lines for context in ran.get(str(line), [])}
             if contexts:
                 break
+        if not any(chain.from_iterable(ran.values())) and imports(file, fault.file):
+            contexts = set(found["seconds"])
         tests = [test for test in found["seconds"] if test in contexts or file in contexts]
         if tests:
             by_file[file] = sorted((found["seconds"][test], test) for test in tests)
     order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
     return {test: seconds for tests in order for seconds, test in tests}
+
+
+def imports(file: str, module: str) -> bool:
+    """Does a test file name this module in an import?"""
+    package, _, name = f"regard/{module.removesuffix('.py')}".replace("/", r"\.").rpartition(r"\.")
+    return bool(
+        re.search(
+            rf"^(?:from|import) {package}(?:\.| import (?:[^\n(]*|\([^)]*)\b){name}\b",
+            (ROOT / file).read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    )
 
 
 # -- a fault and its tests -------------------------------------------------------------------------------------------
@@ -354,12 +370,15 @@ def end_with_parent() -> None:
 
 @contextmanager
 def copied(fault: Fault | None) -> Iterator[str]:
-    """A folder with the source, and the fault in it. What Python has compiled is copied too: it is still valid."""
+    """A folder with the source, and the fault in it. What Python has compiled is copied too: it is still valid. Beside
+    it, as in the repository, are the pages that it reads."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        shutil.copytree(SOURCE, Path(folder) / "regard")
+        source = Path(folder) / "src"
+        shutil.copytree(SOURCE, source / "regard")
+        (Path(folder) / "docs").symlink_to(ROOT / "docs")
         if fault is not None:
-            (Path(folder) / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
-        yield folder
+            (source / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
+        yield str(source)
 
 
 def known_faults() -> Iterator[tuple[Fault, str]]:
