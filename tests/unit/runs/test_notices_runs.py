@@ -1,6 +1,7 @@
 """Runs seen from outside: every changed setting is found, figures have their measure, and folders their names."""
 
 import dataclasses
+import inspect
 import json
 import math
 import os
@@ -49,6 +50,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors
 from regard.training.distributed import Group
 
+DEFAULTS = Path(__file__).parents[2] / "golden" / "defaults.json"
 SHORT = {"steps": 6, "evaluate_every": 2, "batch_tokens": 128, "threads": 1, "warmup": 1}
 
 
@@ -585,3 +587,41 @@ def test_counting_takes_no_longer_than_all_of_it(folder, counted):
     began = time.perf_counter()
     run = regard.train("ngram", data=counted.recipe.data.corpus, run=folder / "again")
     assert 0 <= read_facts(run.folder)["seconds"] <= time.perf_counter() - began
+
+
+# -- defaults --------------------------------------------------------------------------------------------------------
+
+
+def offered():
+    """The functions and methods of all that `import regard` offers, by name."""
+    for name in regard.__all__:
+        one = getattr(regard, name)
+        methods = inspect.getmembers(one, inspect.isfunction) if inspect.isclass(one) else [("", one)]
+        for method, function in methods:
+            ours = function.__module__.startswith("regard.")
+            if ours and (method == "__init__" or not method.startswith("_")):
+                yield f"{name}.{method}".rstrip("."), function
+
+
+def defaults():
+    found = {}
+    for name, function in offered():
+        parameters = inspect.signature(function).parameters.values()
+        said = {one.name: repr(one.default) for one in parameters if one.default is not one.empty}
+        if said:
+            found[name] = said
+    return found
+
+
+def test_what_is_done_when_nothing_is_said_is_a_promise_to_every_notebook(counted, translator):
+    """golden/defaults.json has the defaults of all that `import regard` offers; running this file writes it again."""
+    assert next(counted.completions(["line"], max_tokens=1)) is not None
+    assert next(iter(counted.score(["line"]))).tokens
+    assert counted.embed is not None
+    assert isinstance(translator.translate("the"), str)
+    assert next(iter(translator.score([("the", "le")]))).tokens
+    assert defaults() == json.loads(DEFAULTS.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    DEFAULTS.write_text(json.dumps(defaults(), indent=0, sort_keys=True) + "\n", encoding="utf-8")
