@@ -297,6 +297,16 @@ def test_the_machine_is_what_the_system_says(monkeypatch):
             device.pick_device(name)
 
 
+def test_a_system_that_says_little_has_one_core_and_any_memory(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert device.cores() == 5
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert device.cores() == 1
+    monkeypatch.delattr(os, "sysconf")
+    assert device.device_memory(device.pick_device("cpu")) == math.inf
+
+
 def test_the_peak_is_of_this_process_in_bytes():
     now, peak = device.process_memory("VmRSS"), device.process_memory("VmHWM")
     pages = int(Path("/proc/self/statm").read_text().split()[1])
