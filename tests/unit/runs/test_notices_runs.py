@@ -6,9 +6,10 @@ import json
 import math
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ from regard.runs.store.list import compare_runs, describe, find_runs, list_runs,
 from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
 from regard.runs.tasks.language.evaluation import no_bits_per_character
 from regard.runs.tasks.task import task_of
-from regard.runs.tracking import scalars
+from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -507,6 +508,31 @@ def test_curves_of_a_tracker_have_the_names_of_their_parts():
         "train/learning_rate": 0.1,
     }  # fmt: skip
     assert scalars(VALID)["valid/loss"] == 1.5
+
+
+def test_an_mlflow_run_goes_on_where_its_tracker_knows_it(tmp_path, monkeypatch):
+    exceptions = ModuleType("mlflow.exceptions")
+    exceptions.MlflowException = type("MlflowException", (Exception,), {})
+    monkeypatch.setitem(sys.modules, "mlflow", ModuleType("mlflow"))
+    monkeypatch.setitem(sys.modules, "mlflow.exceptions", exceptions)
+    updated = []
+
+    def update_run(number, status):
+        updated.append((number, status))
+        if number == "gone":
+            raise exceptions.MlflowException
+
+    tracker = MLflow.__new__(MLflow)
+    tracker.client = SimpleNamespace(update_run=update_run)
+    path = tmp_path / "mlflow.json"
+    assert tracker._found(path, "here") == ""
+    for content, found in (
+        ('{"tracking_uri": "here", "run_id": "7"}', "7"), ('{"tracking_uri": "there", "run_id": "7"}', ""),
+        ('{"tracking_uri": "here", "run_id": "gone"}', ""), ("{", ""), ("[1]", ""), ("{}", ""),
+    ):  # fmt: skip
+        path.write_text(content)
+        assert tracker._found(path, "here") == found
+    assert updated == [("7", "RUNNING"), ("gone", "RUNNING")]
 
 
 def test_a_history_is_drawn_against_tokens_with_its_labels():
