@@ -1,11 +1,14 @@
 """What each address of the lab does: the question it asks of which worker, the command it starts, and what it says."""
 
+import asyncio
 import dataclasses
 import inspect
 import json
 import math
 import os
 import re
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -621,3 +624,72 @@ def test_a_port_that_is_taken_is_another_one_unless_it_was_asked_for(opened, mon
         assert opened(port=None)["port"] not in (0, port)
         with pytest.raises(RegardError):
             opened(port=port)
+
+
+def test_what_is_open_when_the_lab_closes_ends_without_a_word():
+    def messages(begun):
+        sent = []
+
+        async def stopped(scope, receive, send):
+            if begun:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+            raise asyncio.CancelledError
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(opening.ending(stopped)({}, None, send))
+        return sent
+
+    end = {"type": "http.response.body", "body": b"", "more_body": False}
+    assert messages(True) == [{"type": "http.response.start", "status": 200, "headers": []}, end]
+    assert messages(False) == [{"type": "http.response.start", "status": 503, "headers": []}, end]
+
+
+# -- the worker process ----------------------------------------------------------------------------------------------
+
+
+def test_the_worker_answers_or_says_in_one_sentence_why_not(lab, monkeypatch, capfd):
+    folder = RunsFolder(lab.root)
+
+    def told(work="runs.learned", **body):
+        return worker_process.answer(folder, {"work": work, "body": body})
+
+    kind, content = told(run="a")
+    assert (kind, json.loads(content)) == ("json", {"perplexity": None, "step": None, "bigram": None})
+    assert told("none.such") == ("refused", b"There is no view 'none'.")
+    assert told(run="gone")[0] == "refused"
+    assert told(run=3)[0] == "refused"
+    learned = "regard.web.lab.work_runs.WORK"
+    for made, kind, said in (
+        (b"bytes", "binary", b"bytes"), ({"a": math.nan, "b": "\ud800"}, "json", b'{"a": null, "b": "\\ud800"}'),
+        (MemoryError(), "refused", b"There is not enough memory for this: choose a smaller model or a shorter text."),
+        (RegardError("No,\n it is not."), "refused", b"No, it is not."),
+        (KeyError("secret"), "failed", b"The model failed to answer this request (KeyError): see the lab's terminal."),
+    ):  # fmt: skip
+
+        def work(folder, asked, made=made):
+            if isinstance(made, Exception):
+                raise made
+            return made
+
+        monkeypatch.setattr(learned, {"learned": work})
+        assert told(run="a") == (kind, said)
+    assert "KeyError: 'secret'" in capfd.readouterr().err
+
+
+def test_answers_come_whole_and_one_after_another_whatever_a_library_prints(lab):
+    code = (
+        "import sys, os\n"
+        "from regard.web.lab import worker_process\n"
+        "def answer(folder, question):\n"
+        "    print('a library says this', flush=True)\n"
+        "    return 'json', str(question['n']).encode() * 3\n"
+        "worker_process.answer = answer\n"
+        "worker_process.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(lab.root)], input=b'{"n": 7}\n{"n": 81}\n', capture_output=True
+    )
+    assert done.stdout == b'{"kind": "json", "bytes": 3}\n777{"kind": "json", "bytes": 6}\n818181'
+    assert done.stderr.decode().count("a library says this") == 2
