@@ -1,5 +1,6 @@
 """Runs seen from outside: every changed setting is found, figures have their measure, and folders their names."""
 
+import copy
 import dataclasses
 import inspect
 import json
@@ -43,7 +44,7 @@ from regard.runs.store.history import History
 from regard.runs.store.list import compare_runs, describe, find_runs, list_runs, short_names, size_on_disk
 from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
 from regard.runs.tasks.language.evaluation import no_bits_per_character
-from regard.runs.tasks.task import task_of
+from regard.runs.tasks.task import find_task, task_of
 from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
@@ -613,6 +614,81 @@ def test_counting_takes_no_longer_than_all_of_it(folder, counted):
     began = time.perf_counter()
     run = regard.train("ngram", data=counted.recipe.data.corpus, run=folder / "again")
     assert 0 <= read_facts(run.folder)["seconds"] <= time.perf_counter() - began
+
+
+# -- doors -----------------------------------------------------------------------------------------------------------
+
+
+def test_pairs_come_from_the_run_from_a_list_or_from_a_file_in_the_order_asked_for(translator, tmp_path):
+    own = translator.corpus()
+    assert list(translator.pairs(None)) == list(zip(own.splits["test"].sources, own.splits["test"].targets))
+    assert list(translator.pairs(None, "valid")) == list(zip(own.splits["valid"].sources, own.splits["valid"].targets))
+    given = [("a", "b"), ("c", "d")]
+    assert list(translator.pairs(given)) == given
+    file = tmp_path / "three.tsv"
+    file.write_text("a\tb\tx\nc\td\ty\n")
+    assert list(translator.pairs(str(file), columns="1,2")) == given
+    assert list(translator.pairs(str(file), "all", columns="2,1")) == [("b", "a"), ("d", "c")]
+    other = copy.copy(translator)
+    other.recipe = translator.recipe.replace(data={"swap": True})
+    two = tmp_path / "two.tsv"
+    two.write_text("a\tb\nc\td\n")
+    assert list(other.pairs(str(two))) == [("b", "a"), ("d", "c")]
+    assert list(other.pairs(str(two), columns="1,2")) == given  # asked for in this order
+    for wrong in ({"columns": "1,2"}, {"encoding": "latin-1"}):
+        for data in (None, given):
+            with pytest.raises(RegardError, match="describes how to read another file"):
+                list(translator.pairs(data, **wrong))
+
+
+def test_a_line_that_is_too_long_is_cut_only_if_asked(translator):
+    longest = translator.recipe.data.longest
+    word = translator.source_tokenizer.tokens[-1]
+    for count, fits in ((longest, True), (longest + 1, False)):
+        line = " ".join([word] * count)
+        assert len(translator.source_tokens(line, 1, truncate=True)) == longest
+        if fits:
+            assert len(translator.source_tokens(line, 1)) == longest
+        else:
+            with pytest.raises(RegardError, match=f"Line 12,345 has {count} tokens, .* at most {longest}"):
+                translator.source_tokens(line, 12345)
+    tokens = translator._tokens_to_embed(word, 1)
+    assert tokens.count(translator.source_tokenizer.eos) == 1
+    with pytest.raises(RegardError, match="Text 3 is empty, so it has no vector"):
+        translator._tokens_to_embed("  ", 3)
+
+
+def test_a_score_is_of_its_line_token_by_token(counted):
+    lines = ["line 5 of the text", "", "a line"]
+    scores = list(counted.score(lines))
+    for line, score in zip(lines, scores, strict=True):
+        assert score.text == line
+        expected = [*counted.tokenizer.encode(line), counted.tokenizer.eos]
+        assert score.tokens == [counted.tokenizer.token(number) for number in expected]
+        assert len(score.log_probabilities) == len(expected)
+        assert score.log_probability == pytest.approx(sum(score.log_probabilities))
+        assert all(value <= 0 for value in score.log_probabilities)
+    again = list(counted.score(lines))
+    assert scores == again
+    assert scores[0] != again[2]
+    assert scores[0] != lines[0]
+    assert repr(scores[2]).startswith("LineScore(text='a line', log_probabilities=[")
+
+
+def test_a_task_is_found_by_its_name_and_shows_only_what_it_can(counted):
+    assert task_of(counted) is task_of(counted.recipe) is task_of("ngram") is find_task("language model")
+    assert task_of("seq2seq").name == "translation"
+    with pytest.raises(RegardError, match="There is no task 'none'; choose one of"):
+        find_task("none")
+    task = find_task("language model")
+    asked = []
+    run = SimpleNamespace(folder="x", trace=lambda *words, **options: asked.append((words, options)))
+    task.look_inside(run, "trace", "text", "target", top=3, gradients=True, columns="1")
+    assert asked == [(("text",), {"top": 3, "gradients": True})]
+    with pytest.raises(RegardError, match="x is a language model: `inspect` has nothing to show for it"):
+        task.look_inside(run, "none", "text")
+    find_task("translation").look_inside(run, "trace", "text", "target")
+    assert asked[-1] == (("text", "target"), {})
 
 
 # -- defaults --------------------------------------------------------------------------------------------------------
