@@ -31,13 +31,14 @@ import tempfile
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from inspect import CO_OPTIMIZED
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
+from math import inf
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -50,6 +51,10 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 UNIT = ROOT / "tests" / "unit"
+LONG = {  # files of tests/cli that take more than a quarter of a minute, most of them in processes of their own
+    *("bench", "compare", "compare_translation", "elsewhere", "environments", "exercise", "fault_injection", "gallery"),
+    *("kill", "lecture", "own_layer", "readme", "shown_outputs", "torchrun", "translation", "wheel", "without_fast"),
+}
 ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "corpora": ["unit/text/test_builtin.py", "unit/text/test_fetch.py", "unit/text/test_phrasebook.py",
                 "unit/text/test_corpus.py"],
@@ -67,7 +72,11 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "layers": ["laws/test_every_layer.py", "laws/test_every_system.py"],
     "systems": ["laws/test_every_system.py", "cli/test_own_layer.py"],
     "decoding": ["laws/test_decoding.py", "laws/test_generation.py"],
-    "cli": [f"cli/{path.name}" for path in sorted((ROOT / "tests" / "cli").glob("test_*.py"))],
+    "cli": [
+        f"cli/{path.name}"
+        for path in sorted((ROOT / "tests" / "cli").glob("test_*.py"))
+        if path.stem.removeprefix("test_") not in LONG
+    ],
 }  # fmt: skip
 TESTS = {  # of each package, below tests/; those that are marked slow are left out
     folder.name: [
@@ -77,7 +86,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
     for folder in sorted(SOURCE.iterdir())
     if (folder / "__init__.py").exists()
 }
-NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
+NEEDS_A_GPU = ("fast/kernels/", "training/distributed.py")  # or several processes
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
 PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
 PRELOADED += ["torch._dynamo", "torch.testing"]  # torch's optimisers import the first one
@@ -281,10 +290,10 @@ def measured(file: str) -> dict[str, Any]:
     return found
 
 
-def concerned(fault: Fault) -> dict[str, float]:
-    """The tests that run a faulty line, the quick files first, and the seconds of each. A line that is run when its
-    module is imported concerns all tests that run anything of the module; where none does, as the module only declares
-    something, all tests of the files that import it."""
+def concerned(fault: Fault, most: float) -> dict[str, float]:
+    """The tests that run a faulty line, the quick files first, and the seconds of each: as many as take `most` seconds
+    together. A line that is run when its module is imported concerns all tests that run anything of the module; where
+    none does, as the module only declares something, all tests of the files that import it."""
     by_file = {}
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
@@ -300,7 +309,8 @@ def concerned(fault: Fault) -> dict[str, float]:
         if tests:
             by_file[file] = sorted((found["seconds"][test], test) for test in tests)
     order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
-    return {test: seconds for tests in order for seconds, test in tests}
+    found = {test: seconds for tests in order for seconds, test in tests}
+    return {test: found[test] for test, so_far in zip(found, accumulate(found.values())) if so_far <= most}
 
 
 def imports(file: str, module: str) -> bool:
@@ -332,8 +342,9 @@ def into(source: str) -> None:
 
 
 class Order:
-    """A plugin of pytest: tests are run as they are named, the quick ones first. Each may take five times as long as
-    the longest of its file, which may have made what they share, and half a minute."""
+    """A plugin of pytest: of the files, the named tests are run, the quick ones first. Each may take five times as long
+    as the longest of its file, which may have made what they share, and half a minute. If a fault changes the names of
+    a test's cases, all its cases are run."""
 
     def __init__(self, tests: Mapping[str, float]):
         self.place = {test: number for number, test in enumerate(tests)}
@@ -344,6 +355,8 @@ class Order:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        renamed = {test.split("[")[0] for test in self.place.keys() - {item.nodeid for item in items}}
+        items[:] = [item for item in items if item.nodeid in self.place or item.nodeid.split("[")[0] in renamed]
         items.sort(key=lambda item: self.place.get(item.nodeid, 0))
         self.limit(items)
 
@@ -361,7 +374,8 @@ def trial(tests: Mapping[str, float], source: str) -> None:
     """In a process of its own: these tests with that source. Exit code 0: all passed."""
     into(source)
     Path(source, "begun").touch()
-    sys.exit(pytest.main(["-x", *PYTEST, *tests], plugins=[Order(tests)]))
+    files = dict.fromkeys(test.split("::")[0] for test in tests)
+    sys.exit(pytest.main(["-x", *PYTEST, *files], plugins=[Order(tests)]))
 
 
 def end_with_parent() -> None:
@@ -395,10 +409,6 @@ def known_faults() -> Iterator[tuple[Fault, str]]:
         yield Fault(each["file"], line, line, was, words, lambda source=source: source), f"tests/{each['test']}"
 
 
-def outcome(fault: Fault) -> str:
-    return result(fault, concerned(fault))
-
-
 def result(fault: Fault, tests: Mapping[str, float]) -> str:
     """What comes of a fault and its tests, of which the seconds are known."""
     if not tests:
@@ -419,21 +429,21 @@ def result(fault: Fault, tests: Mapping[str, float]) -> str:
 # -- many faults in copies of one process ------------------------------------------------------------------------------
 
 UNSUITED = 75  # the exit code of a copy that could not be given its fault
-CONTROL = -1  # the number of a copy without a fault, in which all tests must pass
+CONTROL = -1  # the number of a copy without a fault, in which the tests that killed one must pass
 
 
 class Copies:
-    """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault."""
+    """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault; and one more, in
+    which the tests that failed must pass."""
 
     def __init__(
         self,
         work: Sequence[tuple[Fault, Mapping[str, float]]],
-        passing: Collection[str],
         jobs: int,
         source: str,
         results: Any,
     ):
-        self.work, self.passing, self.jobs, self.source, self.results = work, passing, jobs, source, results
+        self.work, self.jobs, self.source, self.results = work, jobs, source, results
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -441,13 +451,13 @@ class Copies:
             importlib.import_module("regard." + file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         self.items = {item.nodeid: item for item in session.items}
         self.functions = defaultdict[CodeType, list[FunctionType]](list)
+        gc.unfreeze()  # what tests/conftest.py froze would not be found
         for each in gc.get_objects():
             if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(self.source):
                 self.functions[each.__code__].append(each)
         gc.freeze()
         running: dict[int, tuple[int, float]] = {}  # process: number of the fault, when its time is up
-        everything = {item.nodeid: 60.0 for item in session.items if item.nodeid in self.passing}
-        for number, (fault, tests) in [(CONTROL, (None, everything)), *enumerate(self.work)]:
+        for number, (fault, tests) in enumerate(self.work):
             while len(running) >= self.jobs:
                 self.wait(running)
             process = os.fork()
@@ -456,6 +466,11 @@ class Copies:
             running[process] = number, time.monotonic() + 5 * sum(tests.values()) + 60
         while running:
             self.wait(running)
+        killers = {path.read_text(encoding="utf-8"): 60.0 for path in sorted(Path(self.source).glob("killer-*"))}
+        if not (process := os.fork()):
+            os._exit(self.trial(session, None, killers))
+        running[process] = CONTROL, inf
+        self.wait(running)
         return True
 
     def wait(self, running: dict[int, tuple[int, float]]) -> None:
@@ -476,9 +491,10 @@ class Copies:
             if fault is not None and (fault.tree is None or not self.put(fault, fault.tree())):
                 return UNSUITED
             Order(tests).limit(chosen)
-            for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+            for item, following in zip(chosen, [*chosen[1:], None]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.testsfailed:
+                    Path(self.source, f"killer-{os.getpid()}").write_text(item.nodeid, encoding="utf-8")
                     return pytest.ExitCode.TESTS_FAILED
             return pytest.ExitCode.OK
         except BaseException:
@@ -516,19 +532,18 @@ def said(code: CodeType) -> tuple[object, ...]:
 
 def in_copies(files: Sequence[str], source: str, *about: Any) -> None:
     into(source)
-    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:3], source, about[3])])
+    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:2], source, about[2])])
 
 
-def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, str]]:
+def outcomes(package: str, drawn: Sequence[Fault], jobs: int, most: float) -> Iterator[tuple[Fault, str]]:
     """What comes of each, as it comes."""
-    tests = {number: concerned(fault) for number, fault in enumerate(drawn)}
+    tests = {number: concerned(fault, most) for number, fault in enumerate(drawn)}
     left = [number for number in tests if tests[number]]
     receive, send = FORK.Pipe(duplex=False)
     work = [(drawn[number], tests[number]) for number in left]
     files = [f"tests/{name}" for name in TESTS[package.split("/")[0]]]
     with copied(None) as source:
-        passing = {test for file in files for test in measured(file)["seconds"]}
-        process = FORK.Process(target=in_copies, args=(files, source, work, passing, jobs, send))
+        process = FORK.Process(target=in_copies, args=(files, source, work, jobs, send))
         process.start()
         send.close()
         killed, controlled = set(), False
@@ -547,9 +562,10 @@ def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[
             killed.add(number)
             yield drawn[number], "killed" if code >= 0 else "too long"
         process.join()
-    again = [fault for number, fault in enumerate(drawn) if number not in killed]
+    again = [number for number in tests if number not in killed]
     with ThreadPoolExecutor(jobs) as pool:
-        yield from zip(again, pool.map(outcome, again), strict=True)
+        results = pool.map(lambda number: result(drawn[number], tests[number]), again)
+        yield from zip((drawn[number] for number in again), results, strict=True)
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -562,6 +578,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="which faults are drawn")
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
     parser.add_argument("--without", nargs="*", default=[], help="test files, below tests/, that take too long")
+    parser.add_argument("--seconds", type=float, default=inf, help="of tests for each fault, the quick ones first")
     parser.add_argument("--known", action="store_true", help="only the faults of known_faults.toml")
     asked = parser.parse_args()
     if asked.known:
@@ -575,7 +592,7 @@ def main() -> None:
     rows, nothing, began = [], equivalent(), time.time()
     for package in asked.packages:
         files = [SOURCE / package] if package.endswith(".py") else sorted((SOURCE / package).rglob("*.py"))
-        files = [file for file in files if file.relative_to(SOURCE).as_posix() not in NEEDS_A_GPU]
+        files = [file for file in files if not file.relative_to(SOURCE).as_posix().startswith(NEEDS_A_GPU)]
         possible = [fault for file in files for fault in faults(file)]
         possible = [fault for fault in possible if (fault.file, fault.code, fault.words) not in nothing]
         most = min(asked.most or len(possible), len(possible))
@@ -583,7 +600,7 @@ def main() -> None:
         for test in TESTS[package.split("/")[0]]:
             measured(f"tests/{test}")
         found = []
-        for fault, came in outcomes(package, drawn, asked.jobs):
+        for fault, came in outcomes(package, drawn, asked.jobs, asked.seconds):
             if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
                 sys.exit("A test was changed in the meantime: begin again.")
             print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
