@@ -37,7 +37,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from inspect import CO_OPTIMIZED
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 from math import inf
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -49,6 +49,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
+QUICK = 2.0  # seconds of a test
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 UNIT = ROOT / "tests" / "unit"
 LONG = {  # files of tests/cli that take more than a quarter of a minute, most of them in processes of their own
@@ -292,25 +293,39 @@ def measured(file: str) -> dict[str, Any]:
 
 def concerned(fault: Fault, most: float) -> dict[str, float]:
     """The tests that run a faulty line, the quick files first, and the seconds of each: as many as take `most` seconds
-    together. A line that is run when its module is imported concerns all tests that run anything of the module; where
-    none does, as the module only declares something, all tests of the files that import it."""
+    together. A line that is run when its module is imported, or in another process, concerns all tests that run
+    anything of the module, and the quick ones of the files that do or that import it: they may look at what it says."""
+    declared = fault.line not in in_functions(fault.file)
+    by_file = {} if declared else tests_of(fault, declared)
+    by_file = by_file or tests_of(fault, declared=True)
+    order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
+    found = {test: seconds for tests in order for seconds, test in tests}
+    return {test: found[test] for test, so_far in zip(found, accumulate(found.values())) if so_far <= most}
+
+
+def tests_of(fault: Fault, declared: bool) -> dict[str, list[tuple[float, str]]]:
     by_file = {}
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
         found = measured(file)
         ran = found["ran"].get(fault.file, {})
-        for lines in (range(fault.line, fault.until + 1), map(int, ran)):
-            contexts = {context for line in lines for context in ran.get(str(line), [])}
-            if contexts:
-                break
-        if not any(chain.from_iterable(ran.values())) and imports(file, fault.file):
-            contexts = set(found["seconds"])
+        lines = map(int, ran) if declared else range(fault.line, fault.until + 1)
+        contexts = {context for line in lines for context in ran.get(str(line), [])}
+        if declared and (contexts or imports(file, fault.file)):
+            contexts |= {test for test, seconds in found["seconds"].items() if seconds < QUICK}
         tests = [test for test in found["seconds"] if test in contexts or file in contexts]
         if tests:
             by_file[file] = sorted((found["seconds"][test], test) for test in tests)
-    order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
-    found = {test: seconds for tests in order for seconds, test in tests}
-    return {test: found[test] for test, so_far in zip(found, accumulate(found.values())) if so_far <= most}
+    return by_file
+
+
+@cache
+def in_functions(file: str) -> set[int]:
+    """The lines of a source file that are run when a function is called."""
+    tree = ast.parse((SOURCE / file).read_text(encoding="utf-8"))
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = {line for one in called for line in range(one.body[0].lineno, (one.end_lineno or one.lineno) + 1)}
+    return found | {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Lambda)}
 
 
 def imports(file: str, module: str) -> bool:
