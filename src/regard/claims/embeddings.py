@@ -229,14 +229,16 @@ def comparisons(words: Mapping[str, str], counts: Mapping[str, int]) -> Tensor:
     """[comparisons, 3]: a word, a mate of its class, and a rival of another class that is as frequent as the mate."""
     names, kinds = list(words), list(words.values())
     rates = torch.tensor([math.log(counts[word]) for word in names])
-    triples = []
-    for word, mate in permutations(range(len(names)), 2):
-        if kinds[word] == kinds[mate]:
-            apart = (rates - rates[mate]).abs()
-            others = [n for n in range(len(names)) if kinds[n] != kinds[word]]
-            nearest = min(float(apart[n]) for n in others)
-            equal = [n for n in others if float(apart[n]) == nearest]
-            triples.append((word, mate, equal[(word + mate) % len(equal)]))
+    rivals = []
+    for mate, kind in enumerate(kinds):
+        apart = (rates - rates[mate]).abs().tolist()
+        nearest = min(far for far, other in zip(apart, kinds) if other != kind)
+        rivals.append([n for n, other in enumerate(kinds) if other != kind and apart[n] == nearest])
+    triples = [
+        (word, mate, rivals[mate][(word + mate) % len(rivals[mate])])
+        for word, mate in permutations(range(len(names)), 2)
+        if kinds[word] == kinds[mate]
+    ]
     return torch.tensor(triples)
 
 
