@@ -12,12 +12,13 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.claims import models, runner
+from regard.claims import claims_page, models, runner
 from regard.claims.all_claims import NAMES, get_claim
 from regard.claims.claim import FIRST_QUICK_SEED, FIRST_SEED, QUICK_SEEDS, Claim, Evidence, Expect, Worked
 from regard.claims.claims_page import section
 from regard.claims.result import ClaimResult, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, judge, tally
+from regard.report.figures import Heat, Line, Lines
 from regard.runs.tasks.language.run import LanguageRun
 
 BOUNDS = Path(__file__).parents[2] / "golden" / "claim_bounds.json"
@@ -220,6 +221,14 @@ def test_the_facts_name_seeds_or_draws_and_the_code():
         Expect("y", "at least", 1.0, over="draws", part="another"),
     ))  # fmt: skip
     assert re.search(r"Parts of the statement: .*✓</span> one thing, .*✗</span> another", parts)
+
+
+def test_figures_stand_side_by_side_unless_one_has_many_columns():
+    def heat(count):
+        return Heat("t", ["a"], ["c"] * count, [[0.5] * count], "x", "y", "z", 0.0, 1.0)
+
+    lines = Lines("t", "x", "y", [Line("a", [(1.0, 1.0)])])
+    assert [claims_page._wide([lines, heat(count)]) for count in (1, 12, 13)] == [False, False, True]
 
 
 # -- running ---------------------------------------------------------------------------------------------------------
