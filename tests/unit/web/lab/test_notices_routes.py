@@ -22,7 +22,15 @@ from regard.learn.exercises.exercise_list import EXERCISES
 from regard.learn.exercises.grading_process import LIMIT
 from regard.learn.lectures.lecture_pages import CHAPTERS, lectures
 from regard.systems.catalogue import SYSTEMS
-from regard.web.lab import live_curve, opening, requests, routes_sentence, routes_translation, worker_process
+from regard.web.lab import (
+    live_curve,
+    opening,
+    requests,
+    routes_exercises,
+    routes_sentence,
+    routes_translation,
+    worker_process,
+)
 from regard.web.lab.application import FRESH, LANES, QUESTIONS, STATIC, Lab, application
 from regard.web.lab.jobs import Jobs
 from regard.web.lab.live_curve import LiveCurve
@@ -439,6 +447,22 @@ def test_exercises_stand_in_the_order_of_the_course_with_their_sheets(lab):
     assert (answer.status_code, lab.asked) == (403, [])
 
 
+def test_progress_is_that_of_this_machine_and_of_nobody_in_a_read_only_lab(lab, monkeypatch):
+    done = {"solved": True, "checks": 3, "right": True, "sentence": "Right."}
+    monkeypatch.setattr(routes_exercises, "progress_of", lambda exercise: done)
+    monkeypatch.setattr(routes_exercises, "answer_of", lambda exercise: "my answer")
+    name = EXERCISES[0].name
+
+    def told(client):
+        row = client.get("/api/exercises").json()["exercises"][0]
+        sheet = client.get("/api/exercises/one", params={"name": name}).json()
+        return [one["solved"] for one in (row, sheet)], sheet["checks"], sheet["answer"]
+
+    assert told(lab.client) == ([True, True], 3, "my answer")
+    with TestClient(application(lab.root, read_only=True), base_url="http://127.0.0.1") as anybody:
+        assert told(anybody) == ([False, False], 0, "")
+
+
 def test_every_chapter_of_the_course_comes_whole(lab):
     heads = lab.client.get("/api/lectures").json()
     names = [page.name for page in lectures()]
@@ -554,6 +578,11 @@ def test_a_text_and_a_list_of_a_request_have_their_lengths(key):
     assert field.max_length == most
     if isinstance(declared(kind, name).default, str):
         assert [accepted(field, "a" * size) for size in (most, most + 1)] == [True, False]
+
+
+def test_a_knob_is_a_number_that_a_float_holds():
+    for value, taken in ((1e300, True), (-1e300, True), (1.1e300, False), (-1.1e300, False), ("x", False)):
+        assert accepted(reader("RunClaim", "knobs"), {"gain": value}) == taken
 
 
 def test_every_field_with_a_bound_is_among_them():
