@@ -11,6 +11,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from test_notices_lab import ROW, make_run
@@ -31,7 +32,8 @@ from regard.web.lab import (
     routes_translation,
     worker_process,
 )
-from regard.web.lab.application import FRESH, LANES, QUESTIONS, STATIC, Lab, application
+from regard.web.lab.application import FRESH, LANES, QUESTIONS, STATIC, Lab, application, reply
+from regard.web.lab.downsampling import in_buckets
 from regard.web.lab.jobs import Jobs
 from regard.web.lab.live_curve import LiveCurve
 from regard.web.lab.runs_folder import RunsFolder
@@ -673,6 +675,34 @@ def test_what_is_open_when_the_lab_closes_ends_without_a_word():
     end = {"type": "http.response.body", "body": b"", "more_body": False}
     assert messages(True) == [{"type": "http.response.start", "status": 200, "headers": []}, end]
     assert messages(False) == [{"type": "http.response.start", "status": 503, "headers": []}, end]
+
+
+def test_a_folder_of_runs_is_made_where_there_is_none(tmp_path):
+    for _ in range(2):
+        assert RunsFolder(tmp_path / "a" / "b").root == tmp_path.resolve() / "a" / "b"
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RegardError, match="is not a folder: give the folder of your runs"):
+        RunsFolder(tmp_path / "file")
+    with pytest.raises(RegardError, match="Cannot open the folder"):
+        RunsFolder(tmp_path / "file" / "below")
+
+
+def test_an_answer_says_whether_it_is_json_or_numbers():
+    for kind, said in (("json", "application/json"), ("binary", "application/octet-stream")):
+        answer = reply(WorkerAnswer(kind, b"1"))
+        assert (answer.headers["content-type"], answer.body) == (said, b"1")
+    assert reply({"a": math.inf, "b": "é"}).body == '{"a":null,"b":"é"}'.encode()
+    assert reply([], 409).status_code == 409
+
+
+def test_points_at_or_below_zero_have_no_place_on_a_logarithmic_axis():
+    x, y = np.array([-1.0, 0.0, 0.5, 1.0, 2.0]), np.arange(5.0)
+    assert in_buckets(x, y, 9, True)[0].tolist() == [0.5, 1.0, 2.0]
+    assert in_buckets(x, y, 9)[0].tolist() == x.tolist()
+    assert len(in_buckets(x, y, 5)[0]) == 5  # as many as there are pixels stay as they are
+    across, mean, low, high = in_buckets(np.arange(8.0), np.array([0, 2, 4, 6, 8, 10, 12, 14.0]), 4)
+    assert (mean.tolist(), low.tolist(), high.tolist()) == ([1, 5, 9, 13], [0, 4, 8, 12], [2, 6, 10, 14])
+    assert across.tolist() == [0.5, 2.5, 4.5, 6.5]
 
 
 # -- the worker process ----------------------------------------------------------------------------------------------

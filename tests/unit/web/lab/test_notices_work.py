@@ -297,6 +297,16 @@ def test_common_words_are_words_and_of_few_also_letters(monkeypatch):
     assert common_words(SimpleNamespace(tokens=many)) == [2, 3]
 
 
+def test_words_are_shown_from_two_on(folder, monkeypatch):
+    for words, said in (([5, 6], None), ([5], "has no words to show"), ([], "has no words to show")):
+        monkeypatch.setattr(work_time, "common_words", lambda tokenizer, words=words: words)
+        if said is None:
+            assert unpacked(work_time.vectors(folder, OneRun(run="lstm")))[1]["places"].shape[1:] == (2, 2)
+        else:
+            with pytest.raises(RegardError, match=said):
+                work_time.vectors(folder, OneRun(run="lstm"))
+
+
 def test_a_film_shows_the_first_and_the_last_snapshot_and_says_each_step(folder, monkeypatch):
     shown = []
     monkeypatch.setattr(work_time, "trace_of", lambda folder, asked: asked)

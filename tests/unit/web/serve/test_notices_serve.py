@@ -7,6 +7,7 @@ import os
 from itertools import pairwise
 from types import SimpleNamespace
 
+import jsonschema
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from regard.web.serve import (
     access_log,
     api_server,
     inputs_api,
+    openapi,
     requests,
     served_models,
     server_metrics,
@@ -418,6 +420,13 @@ def test_texts_and_lists_of_a_request_have_their_lengths():
                            ("DetectRequest", "q"), ("StructuredOutputs", "regex"), ("StructuredOutputs", "choice"))
     }  # fmt: skip
     assert list(found.values()) == [4, 128, 256, 256, 4096, 1000]
+    fewest = {
+        key: {part.get("minItems", part.get("minLength")) for part in parts(kind.schema())
+              if part.get("maxItems", part.get("maxLength")) == found[key]}
+        for key in found
+        for kind in [getattr(requests, key.split(".")[0]).declared()[key.split(".")[1]].metadata["kind"]]
+    }  # fmt: skip
+    assert list(fewest.values()) == [{None}, {1}, {1}, {1}, {1}, {1}]
     assert (requests.CHOICES, requests.STOPS, requests.LONGEST_STOP, requests.MAX_BIASES) == (128, 4, 256, 1024)
     assert (requests.MAX_INPUT, inputs_api.AT_ONCE, served_models.SHORT) == (200_000, 16, 2000)
     assert access_log.LONGEST_PATH == 200
@@ -425,6 +434,65 @@ def test_texts_and_lists_of_a_request_have_their_lengths():
     for edges in (server_metrics.BOUNDS, server_metrics.GAPS, server_metrics.LENGTHS):
         assert all(1.6 <= above / below <= 4 for below, above in pairwise(edges))
     assert (server_metrics.LENGTHS[0], server_metrics.LENGTHS[-1]) == (1, 4**9)
+
+
+# -- the document ----------------------------------------------------------------------------------------------------
+
+
+def parts(tree):
+    """All objects within an object."""
+    if isinstance(tree, dict):
+        yield tree
+    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from parts(one)
+
+
+@pytest.fixture(scope="module")
+def told():
+    return openapi.document(["writer", "other"], ["de", "en"], True)
+
+
+def test_every_schema_of_the_document_is_one_and_requires_only_what_it_has(told):
+    schemas = told["components"]["schemas"]
+    for name, schema in schemas.items():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        for part in parts(schema):
+            if isinstance(part.get("properties"), dict) and isinstance(part.get("required"), list):
+                assert set(part["required"]) <= set(part["properties"]), name
+                assert all(isinstance(one, dict) for one in part["properties"].values()), name
+    for part in parts(told):
+        if isinstance(part.get("$ref"), str):
+            assert part["$ref"].removeprefix("#/components/schemas/") in schemas
+    for path, methods in told["paths"].items():
+        for method, operation in methods.items():
+            assert operation["summary"], path
+            assert any(code.startswith("2") for code in operation["responses"]), (path, method)
+    page = openapi.page(told)
+    for path in told["paths"]:
+        assert f"{path}</code></h2>" in page
+
+
+def test_the_document_tells_the_bounds_that_are_checked(told):
+    for name in ("CompletionRequest", "ChatRequest", "EmbeddingRequest", "TranslateRequest", "DetectRequest"):
+        schema = told["components"]["schemas"].get(name) or told["components"]["schemas"][name.removesuffix("Request")]
+        for key, declared in getattr(requests, name).declared().items():
+            kind, said = declared.metadata["kind"], schema["properties"].get(key, {})
+            if hasattr(kind, "ge") and said:
+                assert (said["minimum"], said["maximum"]) == (kind.ge, kind.le), (name, key)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "taken"),
+    [("", True), ("a", True), (["a"], True), (["a", "b"], True), ([1], True), ([[1], [2]], True),
+     (["a"] * 128, True), (["a"] * 129, False), ({}, False)],
+)  # fmt: skip
+def test_a_prompt_is_a_text_or_as_many_as_one_request_may_have(prompt, taken):
+    field = requests.CompletionRequest.declared()["prompt"].metadata["kind"]
+    if taken:
+        assert field.read("prompt", prompt) is not None
+    else:
+        with pytest.raises(FieldError, match="prompt"):
+            field.read("prompt", prompt)
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------
