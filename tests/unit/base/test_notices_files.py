@@ -110,6 +110,7 @@ def test_what_is_refused_is_closed(tmp_path):
             open_own_file(tmp_path / "pipe", os.O_WRONLY)
     after = os.dup(reader)
     assert after == before
+    assert reading.MAX_JSON_BYTES == 1 << 26
     for descriptor in (after, reader):
         os.close(descriptor)
 
