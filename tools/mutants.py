@@ -23,6 +23,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -30,13 +31,14 @@ import tempfile
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from inspect import CO_OPTIMIZED
-from itertools import islice
+from itertools import accumulate, islice
+from math import inf
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -47,8 +49,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
+QUICK = 2.0  # seconds of a test
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 UNIT = ROOT / "tests" / "unit"
+LONG = {  # files of tests/cli that take more than a quarter of a minute, most of them in processes of their own
+    *("bench", "compare", "compare_translation", "elsewhere", "environments", "exercise", "fault_injection", "gallery"),
+    *("kill", "lecture", "own_layer", "readme", "shown_outputs", "torchrun", "translation", "wheel", "without_fast"),
+}
 ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "corpora": ["unit/text/test_builtin.py", "unit/text/test_fetch.py", "unit/text/test_phrasebook.py",
                 "unit/text/test_corpus.py"],
@@ -58,12 +65,19 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "report": ["unit/insight/test_report_insight.py", "unit/claims/test_report_claims.py",
                "unit/web/lab/test_worker.py"],
     "training": ["unit/runs/test_recipe.py"],
+    "web": ["unit/comparison/test_comparison_report.py", "unit/comparison/test_tuning.py",
+            "unit/comparison/test_comparison_translation.py"],
+    "runs": ["cli/test_runs.py", "cli/test_translation.py", "unit/evaluation/test_classification.py"],
     "text": ["unit/evaluation/test_classification.py", "unit/training/test_prefetch.py", "unit/runs/test_kept_data.py"],
     "laws": ["laws/test_every_system.py", "laws/test_every_layer.py"],
     "layers": ["laws/test_every_layer.py", "laws/test_every_system.py"],
     "systems": ["laws/test_every_system.py", "cli/test_own_layer.py"],
     "decoding": ["laws/test_decoding.py", "laws/test_generation.py"],
-    "cli": [f"cli/{path.name}" for path in sorted((ROOT / "tests" / "cli").glob("test_*.py"))],
+    "cli": [
+        f"cli/{path.name}"
+        for path in sorted((ROOT / "tests" / "cli").glob("test_*.py"))
+        if path.stem.removeprefix("test_") not in LONG
+    ],
 }  # fmt: skip
 TESTS = {  # of each package, below tests/; those that are marked slow are left out
     folder.name: [
@@ -73,7 +87,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
     for folder in sorted(SOURCE.iterdir())
     if (folder / "__init__.py").exists()
 }
-NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
+NEEDS_A_GPU = ("fast/kernels/", "training/distributed.py")  # or several processes
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
 PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
 PRELOADED += ["torch._dynamo", "torch.testing"]  # torch's optimisers import the first one
@@ -231,12 +245,14 @@ class Watch:
             self.coverage.switch_context(request._pyfuncitem.nodeid)
 
 
-def watch(file: str, source: str, out: str) -> None:
-    """In a process of its own: which tests of a file run which lines, and how long they take."""
+def watch(file: str, packages: Sequence[str], source: str, out: str) -> None:
+    """In a process of its own: which tests of a file run which lines of these packages, and how long they take."""
     into(source)
     from coverage import Coverage
 
-    coverage = Coverage(data_file=None, include=[f"{source}/regard/{package}/*" for package in TESTS], messages=False)
+    coverage = Coverage(
+        data_file=None, include=[f"{source}/regard/{package}/*" for package in packages], messages=False
+    )
     watched = Watch(file, coverage)
     coverage.start()
     code = pytest.main([*PYTEST, file], plugins=[watched])
@@ -264,7 +280,7 @@ def measured(file: str) -> dict[str, Any]:
     if not known.exists():
         known.parent.mkdir(parents=True, exist_ok=True)
         with copied(None) as source:
-            process = FORK.Process(target=watch, args=(file, source, str(known)))
+            process = FORK.Process(target=watch, args=(file, packages, source, str(known)))
             process.start()
             process.join()
         if not known.exists():
@@ -275,23 +291,53 @@ def measured(file: str) -> dict[str, Any]:
     return found
 
 
-def concerned(fault: Fault) -> dict[str, float]:
-    """The tests that run a faulty line, the quick files first, and the seconds of each. A line that is run when its
-    module is imported concerns all tests that run anything of the module."""
+def concerned(fault: Fault, most: float) -> dict[str, float]:
+    """The tests that run a faulty line, the quick files first, and the seconds of each: as many as take `most` seconds
+    together. A line that is run when its module is imported, or in another process, concerns all tests that run
+    anything of the module, and the quick ones of the files that do or that import it: they may look at what it says."""
+    declared = fault.line not in in_functions(fault.file)
+    by_file = {} if declared else tests_of(fault, declared)
+    by_file = by_file or tests_of(fault, declared=True)
+    order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
+    found = {test: seconds for tests in order for seconds, test in tests}
+    return {test: found[test] for test, so_far in zip(found, accumulate(found.values())) if so_far <= most}
+
+
+def tests_of(fault: Fault, declared: bool) -> dict[str, list[tuple[float, str]]]:
     by_file = {}
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
         found = measured(file)
         ran = found["ran"].get(fault.file, {})
-        for lines in (range(fault.line, fault.until + 1), map(int, ran)):
-            contexts = {context for line in lines for context in ran.get(str(line), [])}
-            if contexts:
-                break
+        lines = map(int, ran) if declared else range(fault.line, fault.until + 1)
+        contexts = {context for line in lines for context in ran.get(str(line), [])}
+        if declared and (contexts or imports(file, fault.file)):
+            contexts |= {test for test, seconds in found["seconds"].items() if seconds < QUICK}
         tests = [test for test in found["seconds"] if test in contexts or file in contexts]
         if tests:
             by_file[file] = sorted((found["seconds"][test], test) for test in tests)
-    order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
-    return {test: seconds for tests in order for seconds, test in tests}
+    return by_file
+
+
+@cache
+def in_functions(file: str) -> set[int]:
+    """The lines of a source file that are run when a function is called."""
+    tree = ast.parse((SOURCE / file).read_text(encoding="utf-8"))
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = {line for one in called for line in range(one.body[0].lineno, (one.end_lineno or one.lineno) + 1)}
+    return found | {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Lambda)}
+
+
+def imports(file: str, module: str) -> bool:
+    """Does a test file name this module in an import?"""
+    package, _, name = f"regard/{module.removesuffix('.py')}".replace("/", r"\.").rpartition(r"\.")
+    return bool(
+        re.search(
+            rf"^(?:from|import) {package}(?:\.| import (?:[^\n(]*|\([^)]*)\b){name}\b",
+            (ROOT / file).read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    )
 
 
 # -- a fault and its tests -------------------------------------------------------------------------------------------
@@ -311,8 +357,9 @@ def into(source: str) -> None:
 
 
 class Order:
-    """A plugin of pytest: tests are run as they are named, the quick ones first. Each may take five times as long as
-    the longest of its file, which may have made what they share, and half a minute."""
+    """A plugin of pytest: of the files, the named tests are run, the quick ones first. Each may take five times as long
+    as the longest of its file, which may have made what they share, and half a minute. If a fault changes the names of
+    a test's cases, all its cases are run."""
 
     def __init__(self, tests: Mapping[str, float]):
         self.place = {test: number for number, test in enumerate(tests)}
@@ -323,6 +370,8 @@ class Order:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        renamed = {test.split("[")[0] for test in self.place.keys() - {item.nodeid for item in items}}
+        items[:] = [item for item in items if item.nodeid in self.place or item.nodeid.split("[")[0] in renamed]
         items.sort(key=lambda item: self.place.get(item.nodeid, 0))
         self.limit(items)
 
@@ -340,7 +389,8 @@ def trial(tests: Mapping[str, float], source: str) -> None:
     """In a process of its own: these tests with that source. Exit code 0: all passed."""
     into(source)
     Path(source, "begun").touch()
-    sys.exit(pytest.main(["-x", *PYTEST, *tests], plugins=[Order(tests)]))
+    files = dict.fromkeys(test.split("::")[0] for test in tests)
+    sys.exit(pytest.main(["-x", *PYTEST, *files], plugins=[Order(tests)]))
 
 
 def end_with_parent() -> None:
@@ -352,12 +402,15 @@ def end_with_parent() -> None:
 
 @contextmanager
 def copied(fault: Fault | None) -> Iterator[str]:
-    """A folder with the source, and the fault in it. What Python has compiled is copied too: it is still valid."""
+    """A folder with the source, and the fault in it. What Python has compiled is copied too: it is still valid. Beside
+    it, as in the repository, are the pages that it reads."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        shutil.copytree(SOURCE, Path(folder) / "regard")
+        source = Path(folder) / "src"
+        shutil.copytree(SOURCE, source / "regard")
+        (Path(folder) / "docs").symlink_to(ROOT / "docs")
         if fault is not None:
-            (Path(folder) / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
-        yield folder
+            (source / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
+        yield str(source)
 
 
 def known_faults() -> Iterator[tuple[Fault, str]]:
@@ -369,10 +422,6 @@ def known_faults() -> Iterator[tuple[Fault, str]]:
         line, words = before.count("\n") + 1, " ".join(f"{was} → {each['becomes']}".split())
         source = before + each["becomes"] + after
         yield Fault(each["file"], line, line, was, words, lambda source=source: source), f"tests/{each['test']}"
-
-
-def outcome(fault: Fault) -> str:
-    return result(fault, concerned(fault))
 
 
 def result(fault: Fault, tests: Mapping[str, float]) -> str:
@@ -395,21 +444,21 @@ def result(fault: Fault, tests: Mapping[str, float]) -> str:
 # -- many faults in copies of one process ------------------------------------------------------------------------------
 
 UNSUITED = 75  # the exit code of a copy that could not be given its fault
-CONTROL = -1  # the number of a copy without a fault, in which all tests must pass
+CONTROL = -1  # the number of a copy without a fault, in which the tests that killed one must pass
 
 
 class Copies:
-    """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault."""
+    """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault; and one more, in
+    which the tests that failed must pass."""
 
     def __init__(
         self,
         work: Sequence[tuple[Fault, Mapping[str, float]]],
-        passing: Collection[str],
         jobs: int,
         source: str,
         results: Any,
     ):
-        self.work, self.passing, self.jobs, self.source, self.results = work, passing, jobs, source, results
+        self.work, self.jobs, self.source, self.results = work, jobs, source, results
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -417,13 +466,13 @@ class Copies:
             importlib.import_module("regard." + file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         self.items = {item.nodeid: item for item in session.items}
         self.functions = defaultdict[CodeType, list[FunctionType]](list)
+        gc.unfreeze()  # what tests/conftest.py froze would not be found
         for each in gc.get_objects():
             if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(self.source):
                 self.functions[each.__code__].append(each)
         gc.freeze()
         running: dict[int, tuple[int, float]] = {}  # process: number of the fault, when its time is up
-        everything = {item.nodeid: 60.0 for item in session.items if item.nodeid in self.passing}
-        for number, (fault, tests) in [(CONTROL, (None, everything)), *enumerate(self.work)]:
+        for number, (fault, tests) in enumerate(self.work):
             while len(running) >= self.jobs:
                 self.wait(running)
             process = os.fork()
@@ -432,6 +481,11 @@ class Copies:
             running[process] = number, time.monotonic() + 5 * sum(tests.values()) + 60
         while running:
             self.wait(running)
+        killers = {path.read_text(encoding="utf-8"): 60.0 for path in sorted(Path(self.source).glob("killer-*"))}
+        if not (process := os.fork()):
+            os._exit(self.trial(session, None, killers))
+        running[process] = CONTROL, inf
+        self.wait(running)
         return True
 
     def wait(self, running: dict[int, tuple[int, float]]) -> None:
@@ -452,9 +506,10 @@ class Copies:
             if fault is not None and (fault.tree is None or not self.put(fault, fault.tree())):
                 return UNSUITED
             Order(tests).limit(chosen)
-            for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+            for item, following in zip(chosen, [*chosen[1:], None]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.testsfailed:
+                    Path(self.source, f"killer-{os.getpid()}").write_text(item.nodeid, encoding="utf-8")
                     return pytest.ExitCode.TESTS_FAILED
             return pytest.ExitCode.OK
         except BaseException:
@@ -492,19 +547,18 @@ def said(code: CodeType) -> tuple[object, ...]:
 
 def in_copies(files: Sequence[str], source: str, *about: Any) -> None:
     into(source)
-    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:3], source, about[3])])
+    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:2], source, about[2])])
 
 
-def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, str]]:
+def outcomes(package: str, drawn: Sequence[Fault], jobs: int, most: float) -> Iterator[tuple[Fault, str]]:
     """What comes of each, as it comes."""
-    tests = {number: concerned(fault) for number, fault in enumerate(drawn)}
+    tests = {number: concerned(fault, most) for number, fault in enumerate(drawn)}
     left = [number for number in tests if tests[number]]
     receive, send = FORK.Pipe(duplex=False)
     work = [(drawn[number], tests[number]) for number in left]
     files = [f"tests/{name}" for name in TESTS[package.split("/")[0]]]
     with copied(None) as source:
-        passing = {test for file in files for test in measured(file)["seconds"]}
-        process = FORK.Process(target=in_copies, args=(files, source, work, passing, jobs, send))
+        process = FORK.Process(target=in_copies, args=(files, source, work, jobs, send))
         process.start()
         send.close()
         killed, controlled = set(), False
@@ -523,9 +577,10 @@ def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[
             killed.add(number)
             yield drawn[number], "killed" if code >= 0 else "too long"
         process.join()
-    again = [fault for number, fault in enumerate(drawn) if number not in killed]
+    again = [number for number in tests if number not in killed]
     with ThreadPoolExecutor(jobs) as pool:
-        yield from zip(again, pool.map(outcome, again), strict=True)
+        results = pool.map(lambda number: result(drawn[number], tests[number]), again)
+        yield from zip((drawn[number] for number in again), results, strict=True)
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -537,6 +592,8 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=40, help="faults of each package; 0 = all")
     parser.add_argument("--seed", type=int, default=1, help="which faults are drawn")
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
+    parser.add_argument("--without", nargs="*", default=[], help="test files, below tests/, that take too long")
+    parser.add_argument("--seconds", type=float, default=inf, help="of tests for each fault, the quick ones first")
     parser.add_argument("--known", action="store_true", help="only the faults of known_faults.toml")
     asked = parser.parse_args()
     if asked.known:
@@ -545,10 +602,12 @@ def main() -> None:
             came.append(result(fault, {test: 60.0}))
             print(f"{came[-1]:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
         sys.exit(came.count("killed") != len(came))
+    for files in TESTS.values():
+        files[:] = [file for file in files if file not in asked.without]
     rows, nothing, began = [], equivalent(), time.time()
     for package in asked.packages:
         files = [SOURCE / package] if package.endswith(".py") else sorted((SOURCE / package).rglob("*.py"))
-        files = [file for file in files if file.relative_to(SOURCE).as_posix() not in NEEDS_A_GPU]
+        files = [file for file in files if not file.relative_to(SOURCE).as_posix().startswith(NEEDS_A_GPU)]
         possible = [fault for file in files for fault in faults(file)]
         possible = [fault for fault in possible if (fault.file, fault.code, fault.words) not in nothing]
         most = min(asked.most or len(possible), len(possible))
@@ -556,7 +615,7 @@ def main() -> None:
         for test in TESTS[package.split("/")[0]]:
             measured(f"tests/{test}")
         found = []
-        for fault, came in outcomes(package, drawn, asked.jobs):
+        for fault, came in outcomes(package, drawn, asked.jobs, asked.seconds):
             if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
                 sys.exit("A test was changed in the meantime: begin again.")
             print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)

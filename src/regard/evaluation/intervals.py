@@ -101,7 +101,7 @@ def document_losses(nats: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values corrected for their number (Holm 1979): the chance of any false one ≤ p stays below p."""
-    corrected, most = [0.0] * len(p_values), 0.0
+    corrected, most = [*p_values], 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
         most = max(most, min(1.0, (len(p_values) - rank) * p_values[place]))
         corrected[place] = most

@@ -50,6 +50,16 @@ def test_an_unchanged_file_is_read_once(file):
     assert digest.read == 1
 
 
+@pytest.mark.parametrize(("size", "reads"), [(SIZE - 1, 3), (SIZE, 1)])
+def test_only_a_file_that_takes_long_to_read_is_remembered(file, size, reads, monkeypatch):
+    monkeypatch.setattr(known_digests, "MIN_BYTES", SIZE)
+    file.write_bytes(os.urandom(size))
+    wait_for_a_tick(file)
+    digest = Reader(file)
+    assert digest() == digest() == digest() == file_digest(file)
+    assert digest.read == reads
+
+
 def write(path, place):
     with path.open("r+b") as stream:
         stream.seek(place)

@@ -97,6 +97,24 @@ def test_a_link_or_a_pipe_is_not_written_to(tmp_path):
         open_file(tmp_path / "pipe")
 
 
+def test_what_is_refused_is_closed(tmp_path):
+    """A server that is asked for a pipe again and again would have no descriptors left."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # so that it can be opened for writing
+    before = os.dup(reader)  # the lowest numbers that are free come next
+    os.close(before)
+    for _ in range(3):
+        with pytest.raises(RegardError, match="pipe or a device"):
+            open_file(tmp_path / "pipe")
+        with pytest.raises(RegardError, match="not a regular file"):
+            open_own_file(tmp_path / "pipe", os.O_WRONLY)
+    after = os.dup(reader)
+    assert after == before
+    assert reading.MAX_JSON_BYTES == 1 << 26
+    for descriptor in (after, reader):
+        os.close(descriptor)
+
+
 def test_a_line_is_added_to_those_that_are_there(tmp_path):
     for word in ("one", "zwei", "drüben"):
         append_line(tmp_path / "log", word)

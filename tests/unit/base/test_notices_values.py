@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from regard.base import device
+from regard.base import arguments, cuckoo, device
 from regard.base.arguments import checked, in_python
 from regard.base.errors import RegardError
 from regard.base.fields import (
@@ -297,9 +298,34 @@ def test_the_machine_is_what_the_system_says(monkeypatch):
             device.pick_device(name)
 
 
+def test_a_system_that_says_little_has_one_core_and_any_memory(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert device.cores() == 5
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert device.cores() == 1
+    monkeypatch.delattr(os, "sysconf")
+    assert device.device_memory(device.pick_device("cpu")) == math.inf
+
+
 def test_the_peak_is_of_this_process_in_bytes():
     now, peak = device.process_memory("VmRSS"), device.process_memory("VmHWM")
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     assert 1 << 20 < now <= 1.2 * peak
     assert 0.5 < now / (pages * os.sysconf("SC_PAGE_SIZE")) < 2
     assert device.peak_memory(device.pick_device("cpu")) >= 0.9 * peak
+
+
+def test_choices_are_listed_as_one_says_them():
+    assert [arguments._either(words) for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a or b", "a, b or c"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 8, 9, 1000])
+def test_a_table_of_keys_is_a_power_of_two_and_more_than_half_empty(count):
+    keys = np.random.default_rng(count).choice(2**40, count, replace=False).astype(np.int64)
+    slots = cuckoo.hash_keys(keys)
+    assert len(slots) & (len(slots) - 1) == 0
+    assert len(slots) == max(16, 1 << (2 * count).bit_length())
+    assert sorted(slots[slots < count]) == list(range(count))
+    found = [slots[cuckoo.slot_of(keys, factor, len(slots))] == np.arange(count) for factor in cuckoo.FACTORS]
+    assert (found[0] | found[1]).all()

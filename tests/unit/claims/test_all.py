@@ -1,5 +1,6 @@
 """All claims: each is declared in full before anything is run, and is found under its name and its number."""
 
+import json
 import re
 import signal
 from multiprocessing import active_children
@@ -94,14 +95,14 @@ def test_its_worked_examples_agree_with_the_notes(name):
     claim = get_claim(name)
     examples = claim.worked() if claim.worked else []
     assert len(examples) == WORKED.get(name, 0)
+    declared = json.loads((Path(__file__).parents[2] / "golden" / "claim_protocols.json").read_text(encoding="utf-8"))
+    assert [[one.what, one.noted, one.where] for one in examples] == declared["worked"][name]
     for example in examples:
         assert example.agrees, f"{example.what}: the notes have {example.noted}, here it is {example.found}"
         assert re.search(r"\d{3}:\d+", example.where)
 
 
 def test_each_file_of_a_claim_is_registered():
-    from pathlib import Path
-
     import regard.claims as package
 
     home = Path(package.__file__).parent

@@ -31,6 +31,18 @@ def test_the_score_is_the_weight_on_what_followed_earlier():
     assert 0 < induction.chance() < 0.2
 
 
+def test_the_score_is_measured_on_strings_that_are_repeated_in_their_order(monkeypatch):
+    asked, texts = [], induction.texts
+    monkeypatch.setattr(induction, "TESTED", 3)
+    monkeypatch.setattr(induction, "texts", lambda rows, mixed: asked.append((rows, mixed)) or texts(rows, mixed))
+    model, _ = induction.learn(2, True, seed=1, steps=1)
+    assert asked == [(induction.ROWS, True)]
+    induction.induction(model)
+    induction.chance()
+    induction.recall(model, mixed=True)
+    assert asked[1:] == [(3, False), (3, False), (3, True)]
+
+
 def test_a_closed_gate_and_no_hidden_state_leave_nothing_of_what_was_before():
     model = forget_gate.learn(seed=1, steps=2)
     words, _, _ = forget_gate.texts(2)

@@ -1,6 +1,7 @@
 """Seeds that decide were not looked at before, bounds stay where they were fixed, and models have their own key."""
 
 import dataclasses
+import importlib
 import json
 import math
 import os
@@ -11,15 +12,17 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.claims import models, runner
+from regard.claims import claims_page, models, runner
 from regard.claims.all_claims import NAMES, get_claim
 from regard.claims.claim import FIRST_QUICK_SEED, FIRST_SEED, QUICK_SEEDS, Claim, Evidence, Expect, Worked
 from regard.claims.claims_page import section
 from regard.claims.result import ClaimResult, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, judge, tally
+from regard.report.figures import Heat, Line, Lines
 from regard.runs.tasks.language.run import LanguageRun
 
 BOUNDS = Path(__file__).parents[2] / "golden" / "claim_bounds.json"
+PROTOCOLS = BOUNDS.with_name("claim_protocols.json")
 
 
 def declared(claim):
@@ -35,6 +38,61 @@ def declared(claim):
 def test_the_bounds_of_a_decided_claim_stay_where_they_were_fixed(name):
     """claim_bounds.json has those with which the documented verdicts were found; whoever moves one measures anew."""
     assert declared(get_claim(name)) == json.loads(BOUNDS.read_text(encoding="utf-8"))[name]
+
+
+def protocol(claim):
+    """How it is measured: its knobs, its quick form, and every number in its words."""
+    words = (claim.where, claim.statement, claim.conditions, claim.control_words, claim.breaks, claim.quick_words)
+    return {
+        "seeds": [claim.seeds, claim.first_seed, claim.quick_seeds],
+        "knobs": dict(claim.knobs),
+        "limits": {name: list(bounds) for name, bounds in claim.limits.items()},
+        "cost": claim.cost,
+        "units": {expect.quantity: expect.unit for expect in claim.everything if expect.unit},
+        "numbers": [re.findall(r"\d[\d,.]*\d|\d", text) for text in words],
+    }
+
+
+def settled(value):
+    """A constant as JSON has it; None for what is no constant."""
+    if isinstance(value, dict):
+        found = {str(key): settled(one) for key, one in value.items()}
+        return found if all(one is not None for one in found.values()) else None
+    if isinstance(value, list | tuple | range):
+        found = [settled(one) for one in value]
+        return found if all(one is not None for one in found) else None
+    return float(f"{value:.12g}") if isinstance(value, float) else value if isinstance(value, int | str) else None
+
+
+def constants():
+    """Widths, steps, rates, lengths and names that the modules of the claims declare."""
+    found = {}
+    for path in sorted(Path(runner.__file__).parent.glob("*.py")):
+        module = importlib.import_module(f"regard.claims.{path.stem}")
+        own = {name: settled(value) for name, value in vars(module).items() if re.fullmatch("[A-Z][A-Z_]+", name)}
+        found[path.stem] = {name: value for name, value in own.items() if value not in (None, {}, [])}
+    return found
+
+
+def test_the_protocol_of_every_claim_is_the_one_that_was_declared():
+    """claim_protocols.json has how the documented verdicts were measured, or are to be; whoever changes it measures
+    anew. `python tests/unit/claims/test_notices_claims.py` writes it."""
+    declared = json.loads(PROTOCOLS.read_text(encoding="utf-8"))
+    made = json.loads(json.dumps(protocols()))
+    assert made["claims"].keys() == declared["claims"].keys() == set(NAMES)
+    for name, one in declared["claims"].items():
+        assert made["claims"][name] == one, name
+    assert made["constants"].keys() == declared["constants"].keys()
+    for module, one in declared["constants"].items():
+        assert made["constants"][module] == one, module
+
+
+def protocols():
+    return {"claims": {name: protocol(get_claim(name)) for name in NAMES}, "constants": constants()}
+
+
+def worked_examples(claim):
+    return [[one.what, one.noted, one.where] for one in (claim.worked() if claim.worked else ())]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -165,6 +223,14 @@ def test_the_facts_name_seeds_or_draws_and_the_code():
     assert re.search(r"Parts of the statement: .*✓</span> one thing, .*✗</span> another", parts)
 
 
+def test_figures_stand_side_by_side_unless_one_has_many_columns():
+    def heat(count):
+        return Heat("t", ["a"], ["c"] * count, [[0.5] * count], "x", "y", "z", 0.0, 1.0)
+
+    lines = Lines("t", "x", "y", [Line("a", [(1.0, 1.0)])])
+    assert [claims_page._wide([lines, heat(count)]) for count in (1, 12, 13)] == [False, False, True]
+
+
 # -- running ---------------------------------------------------------------------------------------------------------
 
 
@@ -238,3 +304,8 @@ def test_a_model_is_trained_once_for_each_training(tmp_path, monkeypatch):
 
 
 TRAIN = models.train_recipe
+
+
+if __name__ == "__main__":
+    told = protocols() | {"worked": {name: worked_examples(get_claim(name)) for name in NAMES}}
+    PROTOCOLS.write_text(json.dumps(told, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

@@ -203,6 +203,14 @@ def test_the_spread_of_heads_that_are_drawn_alike_does_not_grow_with_their_numbe
     assert heads.spread(torch.tensor([[1.0, 3.0], [2.0, 2.0]])) == pytest.approx(math.sqrt(2) / 2)
 
 
+@pytest.mark.parametrize(("count", "across"), [(1, [0.75]), (2, [0.75, 1.25]), (3, [0.75, 1.0, 1.25])])
+def test_heads_stand_side_by_side_around_the_number_of_their_kind(count, across):
+    figure = heads.figure({"one": [torch.arange(count) + 1.0], "other": [torch.ones(1, 2), torch.ones(1, 1)]})
+    assert figure.lines[0].points == tuple(zip(across, [1.0, 2.0, 3.0]))
+    assert [x for x, _ in figure.lines[1].points] == [1.75, 2.0, 2.25]
+    assert figure.x == "1 = one · 2 = other"
+
+
 def test_a_blind_head_sees_what_it_is_left_and_the_others_everything():
     torch.manual_seed(1)
     attention = CausalSelfAttention(8, 2).double().eval()

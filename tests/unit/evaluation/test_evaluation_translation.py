@@ -1,6 +1,7 @@
 """Scores of translations against sacreBLEU's own, alignments against counted examples."""
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -381,3 +382,16 @@ def test_a_metric_that_is_unknown_is_refused_and_never_scored_as_another():
     sums = Statistics.of("bleu", GOOD, REFERENCES)
     with pytest.raises(RegardError, match="no metric 'ter'"):
         Statistics("ter", sums.counts, "13a").score(sums.counts.sum(0))
+
+
+def test_the_space_that_sentencepiece_puts_before_a_text_belongs_to_no_token():
+    pieces = {0: b" ab", 1: b" ", 2: b"c", 3: b" "}
+    for symbols, text, spans in (([0, 1, 2], "ab c", [(0, 2), (2, 3), (3, 4)]), ([3, 2], "c", [(0, 0), (0, 1)])):
+        tokenizer = SimpleNamespace(kind="imported", _bytes=pieces, decode=lambda ids, text=text: text)
+        assert token_spans(tokenizer, symbols) == spans
+
+
+@pytest.mark.parametrize("score", [accuracy, lambda texts, references: Statistics.of("chrf", texts, references)])
+def test_who_has_too_few_references_is_told_how_many(score):
+    with pytest.raises(RegardError, match="There are 2 sentences and 1 references"):
+        score(["a", "b"], ["a"])

@@ -230,3 +230,8 @@ def test_a_detectable_difference_is_found_in_four_of_five_comparisons():
         first, second = scores(random, 4, 40, noise=0.001)
         found += paired_difference(first + smallest, second).p_value < 0.05
     assert 0.74 <= found / 500 <= 0.9
+
+
+def test_a_difference_that_is_the_same_everywhere_has_as_many_degrees_of_freedom_as_documents_less_one():
+    found = paired_difference(np.array([[2.0, 3.0, 5.0]]), np.array([[1.0, 2.0, 4.0]]))
+    assert (found.value, found.variance, found.freedom) == (1.0, 0.0, 2.0)

@@ -9,9 +9,21 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tokenizers
 
+from regard.base import reading
 from regard.base.errors import RegardError
-from regard.exchange import archive, arpa, formats, model_card, page_weights
+from regard.exchange import (
+    archive,
+    arpa,
+    foreign_folder,
+    formats,
+    hf_llama,
+    hf_seq2seq,
+    hf_tokenizer,
+    model_card,
+    page_weights,
+)
 from regard.exchange.page_weights import PageWeights
 from regard.runs.store.gallery import GALLERY
 from regard.training.metrics import append_metrics
@@ -193,3 +205,118 @@ def test_a_format_that_does_not_fit_names_one_that_does(name, tmp_path):
         assert name not in fitting
         for one in filter(None, fitting):
             assert not formats.FORMATS[one].systems or other in formats.FORMATS[one].systems
+
+
+# -- what other programs read ----------------------------------------------------------------------------------------
+
+
+def facts_of(runs, tmp_path, system, **settings):
+    gguf = pytest.importorskip("gguf")
+    run = runs(system, **settings)
+    formats.export(run.folder, "gguf", tmp_path / "m.gguf")
+    return run, {name: one.contents() for name, one in gguf.GGUFReader(tmp_path / "m.gguf").fields.items()}
+
+
+def test_a_gguf_file_names_every_size_of_its_model(runs, tmp_path):
+    run, facts = facts_of(
+        runs, tmp_path, "llama", heads=6, key_value_heads=2, stretch="linear", stretch_factor=4.0, theta=5000.0
+    )
+    settings = run.recipe.model
+    assert facts["general.architecture"] == "llama"
+    assert facts["general.name"] == run.folder.name
+    assert facts["llama.vocab_size"] == run.tokenizer.vocabulary
+    assert {name.removeprefix("llama."): facts[name] for name in facts if name.startswith("llama.")} | {
+        "attention.layer_norm_rms_epsilon": None, "vocab_size": None,
+    } == {
+        "context_length": 48, "embedding_length": 24, "block_count": 2, "attention.head_count": 6,
+        "feed_forward_length": settings.inner, "attention.head_count_kv": 2, "rope.dimension_count": 4,
+        "rope.freq_base": 5000.0, "attention.key_length": 4, "attention.value_length": 4,
+        "rope.scaling.type": "linear", "rope.scaling.factor": 4.0,
+        "attention.layer_norm_rms_epsilon": None, "vocab_size": None,
+    }  # fmt: skip
+    assert facts["llama.attention.layer_norm_rms_epsilon"] == pytest.approx(settings.epsilon)
+    run, facts = facts_of(runs, tmp_path / "other", "gpt")
+    assert facts["general.architecture"] == "gpt2"
+    assert facts["gpt2.feed_forward_length"] == 4 * 24
+    assert facts["gpt2.attention.layer_norm_epsilon"] == pytest.approx(1e-5)
+    assert not any("rope" in name for name in facts)
+
+
+def test_a_translator_for_ctranslate2_has_both_vocabularies_in_their_order(runs, tmp_path):
+    pytest.importorskip("ctranslate2")
+    run = runs("transformer", joint=False)
+    formats.export(run.folder, "ctranslate2", tmp_path / "out")
+    sides = {"source": run.source_tokenizer, "target": run.tokenizer}
+    for side, tokenizer in sides.items():
+        words = json.loads((tmp_path / "out" / f"{side}_vocabulary.json").read_text(encoding="utf-8"))
+        assert len(words) == tokenizer.vocabulary == len(set(words))
+    config = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert config["add_source_eos"] is True
+    assert config["decoder_start_token"] == config["eos_token"] == config["bos_token"] == words[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"position": "learned"}, "--model.position sinusoid"), ({"combine": "concatenate"}, "--model.combine add"),
+     ({"width": 23}, "an even width"), ({}, "")],
+)  # fmt: skip
+def test_what_marian_and_pegasus_do_not_have_is_named(change, said):
+    settings = SimpleNamespace(**{"position": "sinusoid", "combine": "add", "width": 24} | change)
+    if said:
+        with pytest.raises(RegardError, match=said):
+            hf_seq2seq.check_settings(settings, "Marian")
+    else:
+        hf_seq2seq.check_settings(settings, "Marian")
+
+
+@pytest.mark.parametrize(
+    ("values", "bias"),
+    [({"model_type": "qwen2"}, "qkv"), ({}, "none"), ({"attention_bias": True}, "attention"),
+     ({"attention_bias": True, "mlp_bias": True}, "all"), ({"mlp_bias": True}, None)],
+)  # fmt: skip
+def test_biases_of_a_llama_are_those_of_its_config(values, bias, tmp_path):
+    config = foreign_folder.Config(tmp_path / "config.json", values)
+    if bias is None:
+        with pytest.raises(RegardError, match="mlp_bias is true and attention_bias false"):
+            hf_llama._bias(config)
+    else:
+        assert hf_llama._bias(config) == bias
+
+
+def test_a_line_end_is_the_boundary_for_a_hugging_face_tokenizer_too(runs):
+    run = runs("gpt")
+    for source in (False, True):
+        files = hf_tokenizer.tokenizer_files(run.tokenizer, source=source, longest=48)
+        engine = tokenizers.Tokenizer.from_str(files["tokenizer.json"])
+        ids = engine.encode("The ship\nleft").ids
+        lines = [run.tokenizer.encode(line) for line in ("The ship", "left")]
+        eos = [run.tokenizer.eos]
+        assert ids == (lines[0] + eos + lines[1] + eos if source else eos + lines[0] + eos + lines[1])
+        assert engine.decode(ids) == "The shipleft"  # the boundary is special, and left out
+        both = engine.encode("sea", "calm").ids
+        one, other = run.tokenizer.encode("sea"), run.tokenizer.encode("calm")
+        assert both == (one + eos + other + eos if source else eos + one + eos + other)
+
+
+@pytest.mark.parametrize("eos", [-1, 2**31, 2**63, "0", None, True])
+def test_a_boundary_that_is_no_token_is_named(eos, runs, tmp_path):
+    engine = tokenizers.Tokenizer.from_str(runs("gpt").tokenizer.json)
+    config = foreign_folder.Config(tmp_path / "config.json", {"eos_token_id": eos})
+    if eos is True:
+        assert hf_tokenizer._boundary(engine, config) == engine.id_to_token(1)
+    else:
+        with pytest.raises(RegardError, match="is not a token of"):
+            hf_tokenizer._boundary(engine, config)
+
+
+def test_a_strangers_json_is_refused_as_anothers(tmp_path):
+    (tmp_path / "config.json").write_text("[1]")
+    with pytest.raises(RegardError, match="is not a JSON object: it is damaged; copy the folder again"):
+        foreign_folder.read_json(tmp_path / "config.json")
+    with open(tmp_path / "config.json", "wb") as stream:
+        stream.truncate(reading.MAX_JSON_BYTES + 1)
+    with pytest.raises(RegardError) as foreign:
+        foreign_folder.read_json(tmp_path / "config.json")
+    with pytest.raises(RegardError) as ours:
+        reading.read_object(tmp_path / "config.json")
+    assert str(foreign.value) != str(ours.value)  # what Regard wrote was never so large

@@ -1,11 +1,16 @@
 """Runs seen from outside: every changed setting is found, figures have their measure, and folders their names."""
 
+import copy
 import dataclasses
+import inspect
 import json
 import math
 import os
 import shutil
+import sys
+import time
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +20,7 @@ import regard
 from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.corpora.phrasebook import make_pairs
-from regard.runs import lists, resolve
+from regard.runs import lists, prepare, resolve, resume, run_report, train
 from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
 from regard.runs.recipe import compose
@@ -25,8 +30,10 @@ from regard.runs.store.facts import read_facts
 from regard.runs.store.folder import (
     MAY_CHANGE,
     MAY_MOVE,
+    Tokenizers,
     _check_kept,
     average_weights,
+    build_model,
     forbidden_tokens,
     moments,
     open_recipe,
@@ -35,12 +42,17 @@ from regard.runs.store.folder import (
 )
 from regard.runs.store.history import History
 from regard.runs.store.list import compare_runs, describe, find_runs, list_runs, short_names, size_on_disk
-from regard.runs.store.lock import check_free, claimed, free_folder
-from regard.runs.tracking import scalars
+from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
+from regard.runs.tasks.language.evaluation import no_bits_per_character
+from regard.runs.tasks.task import find_task, task_of
+from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors
+from regard.training.distributed import Group
 
+DEFAULTS = Path(__file__).parents[2] / "golden" / "defaults.json"
 SHORT = {"steps": 6, "evaluate_every": 2, "batch_tokens": 128, "threads": 1, "warmup": 1}
 
 
@@ -138,6 +150,82 @@ def test_lost_best_weights_are_not_replaced_by_the_last_in_silence(translator, t
     with pytest.raises(RegardError, match=r"model\.safetensors is missing: restore it, or use --weights last"):
         read_weights(copy)
     assert read_weights(copy, "last")
+
+
+def test_one_validation_can_be_averaged_with_itself(translator, tmp_path):
+    copy = shutil.copytree(translator.folder, tmp_path / "copy")
+    first, last = sorted((copy / "kept").glob("*.safetensors"), key=lambda path: int(path.stem))
+    first.unlink()
+    kept = load_tensors(last)[0]
+    assert all(torch.equal(weight, kept[name]) for name, weight in average_weights(copy, 1).items())
+
+
+def test_what_an_interrupted_beginning_left_is_removed(translator, tmp_path):
+    copy = shutil.copytree(translator.folder, tmp_path / "copy")
+    before = sorted(path.relative_to(copy) for path in copy.rglob("*"))
+    left = [copy / BEGINNING, *(place / f".{name}.0a1b2c3d.part" for place in (copy, copy / "kept", copy / "snapshots")
+                                for name in ("model.safetensors",))]  # fmt: skip
+    for path in left:
+        path.write_text("x")
+    tidy(copy)
+    assert sorted(path.relative_to(copy) for path in copy.rglob("*")) == before
+
+
+# -- going on --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_goes_on_unchanged_keeps_its_recipe_as_it_was_written(translator, folder):
+    copy = shutil.copytree(translator.folder, folder / "goes on")
+    (copy / "recipe.toml").write_text((copy / "recipe.toml").read_text() + "# a remark of mine\n")
+    regard.resume(copy)
+    assert (copy / "recipe.toml").read_text().endswith("# a remark of mine\n")
+    regard.resume(copy, settings={"training": {"checkpoint_every": 7}})
+    written = (copy / "recipe.toml").read_text()
+    assert "checkpoint_every = 7" in written
+    assert "remark" not in written
+
+
+def test_best_weights_must_be_there_once_there_are_any(tmp_path):
+    for best_step in (0, 1):
+        at = SimpleNamespace(best_step=best_step, finished=False, step=3)
+        trainer = SimpleNamespace(
+            folder=tmp_path, restore=lambda: None, progress=at, group=SimpleNamespace(is_first=True)
+        )
+        if best_step:
+            with pytest.raises(RegardError, match=r"model\.safetensors"):
+                resume._restore(trainer)
+        else:
+            resume._restore(trainer)  # it stopped before its first validation
+
+
+def test_several_processes_train_as_one_does(folder, capsys):
+    """Rank 0 of one: the same steps by the way of torchrun."""
+    recipe = compose("lstm", "tiny", {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}})
+    (folder / "short.txt").write_text("".join(f"line {n}\n" for n in range(200)))
+    recipe = recipe.replace(data={"corpus": str(folder / "short.txt")})
+    run = train._train_together(Group(), recipe, folder / "together", None, (), "", time.perf_counter())
+    assert "parameters, 1 processes on cpu" in capsys.readouterr().err
+    how = {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}}
+    alone = regard.train("lstm", data=str(folder / "short.txt"), run=folder / "alone", size="tiny", settings=how)
+    for (name, one), (_, other) in zip(run.model.named_parameters(), alone.model.named_parameters(), strict=True):
+        assert torch.equal(one, other), name
+    facts = [read_facts(one.folder) for one in (run, alone)]
+    assert facts[0]["parameters"] == facts[1]["parameters"]
+    assert facts[0]["files"] == facts[1]["files"]
+
+
+def test_a_model_that_does_not_fit_is_refused_at_its_last_byte(monkeypatch):
+    """Weights, gradients and AdamW's two moments take four numbers of four bytes for each parameter."""
+    for optimizer, copies in (("adamw", 4), ("muon", 3), ("sgd", 2)):
+        recipe = compose("lstm", "tiny", {"model": {"width": 8}, "training": {"optimizer": optimizer}})
+        tokenizer = Tokenizer.train(["abc"], "char")
+        tokenizers = Tokenizers(tokenizer, None)
+        numbers = sum(weight.numel() for weight in build_model(recipe, tokenizers, drawn=False).parameters())
+        monkeypatch.setattr(prepare, "device_memory", lambda device, room=4 * copies * numbers: room)
+        prepare.check_room(recipe, tokenizers)
+        monkeypatch.setattr(prepare, "device_memory", lambda device, room=4 * copies * numbers: room - 1)
+        with pytest.raises(RegardError, match="Reduce model"):
+            prepare.check_room(recipe, tokenizers)
 
 
 # -- runs side by side -----------------------------------------------------------------------------------------------
@@ -309,6 +397,27 @@ def test_validations_are_spread_over_a_budget_in_seconds(budget, many):
     assert validation_schedule(dataclasses.replace(settings, budget=""), ()) == {}
 
 
+def test_a_gpu_with_room_takes_full_steps_of_as_many_tokens_in_all():
+    settings = compose("transformer", "medium").training
+    settings = dataclasses.replace(settings, batch_tokens=8192, steps=4000, warmup=400, learning_rate=1e-3,
+                                   evaluate_every=400, checkpoint_every=200)  # fmt: skip
+    assert resolve.ROOM == 16 * 2**30
+
+    def chosen(settings=settings, memory=resolve.ROOM, given=(), tokens=10**9):
+        return resolve.gpu_batch_defaults(settings, tokens, memory, given)
+
+    assert chosen(memory=resolve.ROOM - 1) == {}
+    found = chosen()
+    assert found == {"batch_tokens": 32_768, "learning_rate": 0.002, "steps": 1000, "warmup": 100,
+                     "evaluate_every": 200, "checkpoint_every": 100}  # fmt: skip
+    assert "warmup" not in chosen(given=("training.warmup",))
+    for given in ("training.batch_tokens", "training.learning_rate"):
+        assert chosen(given=(given,)) == {}
+    for tokens in (8191, 32_768):
+        assert chosen(dataclasses.replace(settings, batch_tokens=tokens)) == {}
+    assert chosen(tokens=20 * 16_384)["batch_tokens"] == 16_384
+
+
 # -- where it comes from ---------------------------------------------------------------------------------------------
 
 
@@ -402,6 +511,31 @@ def test_curves_of_a_tracker_have_the_names_of_their_parts():
     assert scalars(VALID)["valid/loss"] == 1.5
 
 
+def test_an_mlflow_run_goes_on_where_its_tracker_knows_it(tmp_path, monkeypatch):
+    exceptions = ModuleType("mlflow.exceptions")
+    exceptions.MlflowException = type("MlflowException", (Exception,), {})
+    monkeypatch.setitem(sys.modules, "mlflow", ModuleType("mlflow"))
+    monkeypatch.setitem(sys.modules, "mlflow.exceptions", exceptions)
+    updated = []
+
+    def update_run(number, status):
+        updated.append((number, status))
+        if number == "gone":
+            raise exceptions.MlflowException
+
+    tracker = MLflow.__new__(MLflow)
+    tracker.client = SimpleNamespace(update_run=update_run)
+    path = tmp_path / "mlflow.json"
+    assert tracker._found(path, "here") == ""
+    for content, found in (
+        ('{"tracking_uri": "here", "run_id": "7"}', "7"), ('{"tracking_uri": "there", "run_id": "7"}', ""),
+        ('{"tracking_uri": "here", "run_id": "gone"}', ""), ("{", ""), ("[1]", ""), ("{}", ""),
+    ):  # fmt: skip
+        path.write_text(content)
+        assert tracker._found(path, "here") == found
+    assert updated == [("7", "RUNNING"), ("gone", "RUNNING")]
+
+
 def test_a_history_is_drawn_against_tokens_with_its_labels():
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
@@ -429,3 +563,167 @@ def test_a_list_of_a_program_is_one_file_for_each_content(tmp_path, monkeypatch)
             lists.as_file(wrong)
     assert list(lists.each_line(["a\r\n", "b\n", "c"])) == ["a", "b", "c"]
     assert os.listdir(tmp_path / "lists")
+
+
+def test_what_only_the_training_loss_contains_is_said():
+    plain = compose("transformer", "tiny", {"model": {"dropout": 0.0}, "training": {"label_smoothing": 0.0}})
+    assert not any(value > 0 for name, value in vars(plain.model).items() if name.startswith("dropout"))
+    assert "measured with" not in train.how_losses_differ(plain)
+    both = compose("transformer", "tiny", {"model": {"dropout": 0.1}, "training": {"label_smoothing": 0.1}})
+    said = train.how_losses_differ(both)
+    assert "measured with dropout and label smoothing 0.1, the validation loss without" in said
+    run = SimpleNamespace(recipe=plain)
+    assert run_report._why_they_differ(run).count(".") == 1
+    run.recipe = both
+    assert "label smoothing (0.1)" in run_report._why_they_differ(run)
+    assert "Dropout, used only in training" in run_report._why_they_differ(run)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pretokenised", "unknown", "why"),
+    [("word", True, 0, ""), ("word", False, 0, "where the spaces were"), ("char", False, 0, ""),
+     ("bpe", False, 1, "1 tokens are <unk>")],
+)  # fmt: skip
+def test_bits_per_character_are_defined_where_tokens_determine_the_text(kind, pretokenised, unknown, why):
+    tokenizer = SimpleNamespace(kind=kind, pretokenised=pretokenised)
+    assert why in no_bits_per_character(tokenizer, SimpleNamespace(unknown=unknown))
+    assert bool(why) == bool(no_bits_per_character(tokenizer, SimpleNamespace(unknown=unknown)))
+
+
+def test_every_token_of_a_text_has_its_score_and_its_rivals(counted):
+    ids = [counted.tokenizer.begin, *counted.tokenizer.encode("line 5 of the text")]
+    size = counted.tokenizer.vocabulary
+    scores, rivals = counted.token_scores(ids, top=size)
+    assert len(scores) == len(rivals) == len(ids)
+    assert scores[0] is rivals[0] is None
+    for token, score, each in zip(ids[1:], scores[1:], rivals[1:], strict=True):
+        assert len(each) == size
+        assert dict(each)[token] == score
+        assert sum(math.exp(value) for _, value in each) == pytest.approx(1, abs=1e-5)
+        assert [value for _, value in each] == sorted((value for _, value in each), reverse=True)
+    assert counted.token_scores(ids[1:])[0] == pytest.approx(scores[1:])
+    assert counted.token_scores(ids[1:])[1] == []
+
+
+def test_a_sample_of_a_run_is_what_generate_writes_with_the_seed_of_its_number(counted):
+    task = task_of(counted)
+    assert task.texts(counted, 2) == [counted.generate(seed=n, max_tokens=48, temperature=0.8) for n in (1, 2)]
+
+
+def test_counting_takes_no_longer_than_all_of_it(folder, counted):
+    began = time.perf_counter()
+    run = regard.train("ngram", data=counted.recipe.data.corpus, run=folder / "again")
+    assert 0 <= read_facts(run.folder)["seconds"] <= time.perf_counter() - began
+
+
+# -- doors -----------------------------------------------------------------------------------------------------------
+
+
+def test_pairs_come_from_the_run_from_a_list_or_from_a_file_in_the_order_asked_for(translator, tmp_path):
+    own = translator.corpus()
+    assert list(translator.pairs(None)) == list(zip(own.splits["test"].sources, own.splits["test"].targets))
+    assert list(translator.pairs(None, "valid")) == list(zip(own.splits["valid"].sources, own.splits["valid"].targets))
+    given = [("a", "b"), ("c", "d")]
+    assert list(translator.pairs(given)) == given
+    file = tmp_path / "three.tsv"
+    file.write_text("a\tb\tx\nc\td\ty\n")
+    assert list(translator.pairs(str(file), columns="1,2")) == given
+    assert list(translator.pairs(str(file), "all", columns="2,1")) == [("b", "a"), ("d", "c")]
+    other = copy.copy(translator)
+    other.recipe = translator.recipe.replace(data={"swap": True})
+    two = tmp_path / "two.tsv"
+    two.write_text("a\tb\nc\td\n")
+    assert list(other.pairs(str(two))) == [("b", "a"), ("d", "c")]
+    assert list(other.pairs(str(two), columns="1,2")) == given  # asked for in this order
+    for wrong in ({"columns": "1,2"}, {"encoding": "latin-1"}):
+        for data in (None, given):
+            with pytest.raises(RegardError, match="describes how to read another file"):
+                list(translator.pairs(data, **wrong))
+
+
+def test_a_line_that_is_too_long_is_cut_only_if_asked(translator):
+    longest = translator.recipe.data.longest
+    word = translator.source_tokenizer.tokens[-1]
+    for count, fits in ((longest, True), (longest + 1, False)):
+        line = " ".join([word] * count)
+        assert len(translator.source_tokens(line, 1, truncate=True)) == longest
+        if fits:
+            assert len(translator.source_tokens(line, 1)) == longest
+        else:
+            with pytest.raises(RegardError, match=f"Line 12,345 has {count} tokens, .* at most {longest}"):
+                translator.source_tokens(line, 12345)
+    tokens = translator._tokens_to_embed(word, 1)
+    assert tokens.count(translator.source_tokenizer.eos) == 1
+    with pytest.raises(RegardError, match="Text 3 is empty, so it has no vector"):
+        translator._tokens_to_embed("  ", 3)
+
+
+def test_a_score_is_of_its_line_token_by_token(counted):
+    lines = ["line 5 of the text", "", "a line"]
+    scores = list(counted.score(lines))
+    for line, score in zip(lines, scores, strict=True):
+        assert score.text == line
+        expected = [*counted.tokenizer.encode(line), counted.tokenizer.eos]
+        assert score.tokens == [counted.tokenizer.token(number) for number in expected]
+        assert len(score.log_probabilities) == len(expected)
+        assert score.log_probability == pytest.approx(sum(score.log_probabilities))
+        assert all(value <= 0 for value in score.log_probabilities)
+    again = list(counted.score(lines))
+    assert scores == again
+    assert scores[0] != again[2]
+    assert scores[0] != lines[0]
+    assert repr(scores[2]).startswith("LineScore(text='a line', log_probabilities=[")
+
+
+def test_a_task_is_found_by_its_name_and_shows_only_what_it_can(counted):
+    assert task_of(counted) is task_of(counted.recipe) is task_of("ngram") is find_task("language model")
+    assert task_of("seq2seq").name == "translation"
+    with pytest.raises(RegardError, match="There is no task 'none'; choose one of"):
+        find_task("none")
+    task = find_task("language model")
+    asked = []
+    run = SimpleNamespace(folder="x", trace=lambda *words, **options: asked.append((words, options)))
+    task.look_inside(run, "trace", "text", "target", top=3, gradients=True, columns="1")
+    assert asked == [(("text",), {"top": 3, "gradients": True})]
+    with pytest.raises(RegardError, match="x is a language model: `inspect` has nothing to show for it"):
+        task.look_inside(run, "none", "text")
+    find_task("translation").look_inside(run, "trace", "text", "target")
+    assert asked[-1] == (("text", "target"), {})
+
+
+# -- defaults --------------------------------------------------------------------------------------------------------
+
+
+def offered():
+    """The functions and methods of all that `import regard` offers, by name."""
+    for name in regard.__all__:
+        one = getattr(regard, name)
+        methods = inspect.getmembers(one, inspect.isfunction) if inspect.isclass(one) else [("", one)]
+        for method, function in methods:
+            ours = function.__module__.startswith("regard.")
+            if ours and (method == "__init__" or not method.startswith("_")):
+                yield f"{name}.{method}".rstrip("."), function
+
+
+def defaults():
+    found = {}
+    for name, function in offered():
+        parameters = inspect.signature(function).parameters.values()
+        said = {one.name: repr(one.default) for one in parameters if one.default is not one.empty}
+        if said:
+            found[name] = said
+    return found
+
+
+def test_what_is_done_when_nothing_is_said_is_a_promise_to_every_notebook(counted, translator):
+    """golden/defaults.json has the defaults of all that `import regard` offers; running this file writes it again."""
+    assert next(counted.completions(["line"], max_tokens=1)) is not None
+    assert next(iter(counted.score(["line"]))).tokens
+    assert counted.embed is not None
+    assert isinstance(translator.translate("the"), str)
+    assert next(iter(translator.score([("the", "le")]))).tokens
+    assert defaults() == json.loads(DEFAULTS.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    DEFAULTS.write_text(json.dumps(defaults(), indent=0, sort_keys=True) + "\n", encoding="utf-8")

@@ -4,17 +4,29 @@ import asyncio
 import io
 import json
 import os
+from itertools import pairwise
 from types import SimpleNamespace
 
+import jsonschema
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from regard.base.errors import RegardError
-from regard.base.fields import FieldError
+from regard.base.fields import FieldError, WholeField
 from regard.decoding.beam import Beam
 from regard.decoding.growing_text import Until
-from regard.web.serve import api_server, served_models, translation_api, workers
+from regard.web.serve import (
+    access_log,
+    api_server,
+    inputs_api,
+    openapi,
+    requests,
+    served_models,
+    server_metrics,
+    translation_api,
+    workers,
+)
 from regard.web.serve.access_log import AccessLog
 from regard.web.serve.completions_api import CompletionAnswer, CompletionChoice
 from regard.web.serve.requests import BadRequest, DetectRequest, TranslateRequest
@@ -233,6 +245,19 @@ def test_sentences_of_one_beam_are_translated_together_in_their_order_and_not_to
     assert not TranslationWorker.in_bf16
 
 
+def test_a_worker_that_gives_up_answers_everybody_and_keeps_nobody():
+    worker = LanguageWorker.__new__(LanguageWorker)
+    writing, waiting, scoring = (Job.__new__(Job) for _ in range(3))
+    worker.engines, worker.writing = {"warm": 1}, {writing: (None, None)}
+    worker.waiting, worker.scoring = workers.deque([waiting]), workers.deque([scoring])
+    error, posted = ValueError("no"), []
+    worker.give_up(error, lambda job, found: posted.append((job, found)))
+    assert [job for job, _ in posted] == [writing, waiting, scoring]
+    assert {found for _, found in posted} == {error}
+    left = (worker.engines, worker.writing, worker.waiting, worker.scoring)
+    assert not any(left)
+
+
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
@@ -361,6 +386,113 @@ def test_who_leaves_is_in_the_log_as_499():
     with pytest.raises(asyncio.CancelledError):
         call(AccessLog(silent, stream))
     assert json.loads(stream.getvalue())["status"] == 499
+
+
+LIMITS = {  # least, most and default of what may be asked for, as the servers of others have them where they do
+    "WritingRequest.temperature": (0, 2, 1.0), "WritingRequest.top_p": (0, 1, 1.0),
+    "WritingRequest.top_k": (0, 2**31 - 1, 0), "WritingRequest.n": (1, 128, 1), "WritingRequest.min_p": (0, 1, 0.0),
+    "WritingRequest.repetition_penalty": (0.01, 10, 1.0), "WritingRequest.presence_penalty": (-2, 2, 0.0),
+    "WritingRequest.frequency_penalty": (-2, 2, 0.0), "CompletionRequest.max_tokens": (0, 2**20, 16),
+    "CompletionRequest.best_of": (1, 128, None), "CompletionRequest.logprobs": (0, 5, None),
+    "ChatRequest.max_tokens": (1, 2**20, None), "ChatRequest.max_completion_tokens": (1, 2**20, None),
+    "EmbeddingRequest.layer": (1, 10_000, None), "TranslateRequest.alternatives": (0, 9, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_a_number_of_a_request_has_its_bounds(key):
+    (least, most, default), (kind, name) = LIMITS[key], key.split(".")
+    declared = getattr(requests, kind).declared()[name]
+    step = 1 if isinstance(declared.metadata["kind"], WholeField) else 1e-6
+    for value, taken in ((least - step, False), (least, True), (most, True), (most + step, False)):
+        if taken:
+            assert declared.metadata["kind"].read(name, value) == value
+        else:
+            with pytest.raises(FieldError, match=name):
+                declared.metadata["kind"].read(name, value)
+    assert declared.default == default
+
+
+def test_texts_and_lists_of_a_request_have_their_lengths():
+    found = {
+        f"{kind}.{name}": getattr(requests, kind).declared()[name].metadata["kind"].max_length
+        for kind, name in (("WritingRequest", "stop"), ("CompletionRequest", "prompt"), ("InputRequest", "input"),
+                           ("DetectRequest", "q"), ("StructuredOutputs", "regex"), ("StructuredOutputs", "choice"))
+    }  # fmt: skip
+    assert list(found.values()) == [4, 128, 256, 256, 4096, 1000]
+    fewest = {
+        key: {part.get("minItems", part.get("minLength")) for part in parts(kind.schema())
+              if part.get("maxItems", part.get("maxLength")) == found[key]}
+        for key in found
+        for kind in [getattr(requests, key.split(".")[0]).declared()[key.split(".")[1]].metadata["kind"]]
+    }  # fmt: skip
+    assert list(fewest.values()) == [{None}, {1}, {1}, {1}, {1}, {1}]
+    assert (requests.CHOICES, requests.STOPS, requests.LONGEST_STOP, requests.MAX_BIASES) == (128, 4, 256, 1024)
+    assert (requests.MAX_INPUT, inputs_api.AT_ONCE, served_models.SHORT) == (200_000, 16, 2000)
+    assert access_log.LONGEST_PATH == 200
+    assert (server_metrics.BOUNDS[0], server_metrics.BOUNDS[-1], server_metrics.GAPS[0]) == (0.005, 60.0, 0.0005)
+    for edges in (server_metrics.BOUNDS, server_metrics.GAPS, server_metrics.LENGTHS):
+        assert all(1.6 <= above / below <= 4 for below, above in pairwise(edges))
+    assert (server_metrics.LENGTHS[0], server_metrics.LENGTHS[-1]) == (1, 4**9)
+
+
+# -- the document ----------------------------------------------------------------------------------------------------
+
+
+def parts(tree):
+    """All objects within an object."""
+    if isinstance(tree, dict):
+        yield tree
+    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from parts(one)
+
+
+@pytest.fixture(scope="module")
+def told():
+    return openapi.document(["writer", "other"], ["de", "en"], True)
+
+
+def test_every_schema_of_the_document_is_one_and_requires_only_what_it_has(told):
+    schemas = told["components"]["schemas"]
+    for name, schema in schemas.items():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        for part in parts(schema):
+            if isinstance(part.get("properties"), dict) and isinstance(part.get("required"), list):
+                assert set(part["required"]) <= set(part["properties"]), name
+                assert all(isinstance(one, dict) for one in part["properties"].values()), name
+    for part in parts(told):
+        if isinstance(part.get("$ref"), str):
+            assert part["$ref"].removeprefix("#/components/schemas/") in schemas
+    for path, methods in told["paths"].items():
+        for method, operation in methods.items():
+            assert operation["summary"], path
+            assert any(code.startswith("2") for code in operation["responses"]), (path, method)
+    page = openapi.page(told)
+    for path in told["paths"]:
+        assert f"{path}</code></h2>" in page
+
+
+def test_the_document_tells_the_bounds_that_are_checked(told):
+    for name in ("CompletionRequest", "ChatRequest", "EmbeddingRequest", "TranslateRequest", "DetectRequest"):
+        schema = told["components"]["schemas"].get(name) or told["components"]["schemas"][name.removesuffix("Request")]
+        for key, declared in getattr(requests, name).declared().items():
+            kind, said = declared.metadata["kind"], schema["properties"].get(key, {})
+            if hasattr(kind, "ge") and said:
+                assert (said["minimum"], said["maximum"]) == (kind.ge, kind.le), (name, key)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "taken"),
+    [("", True), ("a", True), (["a"], True), (["a", "b"], True), ([1], True), ([[1], [2]], True),
+     (["a"] * 128, True), (["a"] * 129, False), ({}, False)],
+)  # fmt: skip
+def test_a_prompt_is_a_text_or_as_many_as_one_request_may_have(prompt, taken):
+    field = requests.CompletionRequest.declared()["prompt"].metadata["kind"]
+    if taken:
+        assert field.read("prompt", prompt) is not None
+    else:
+        with pytest.raises(FieldError, match="prompt"):
+            field.read("prompt", prompt)
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------
