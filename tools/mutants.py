@@ -30,7 +30,7 @@ import tempfile
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
     for folder in sorted(SOURCE.iterdir())
     if (folder / "__init__.py").exists()
 }
-NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
+NEEDS_A_GPU = ("fast/kernels/", "training/distributed.py")  # or several processes
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
 PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
 PRELOADED += ["torch._dynamo", "torch.testing"]  # torch's optimisers import the first one
@@ -404,12 +404,11 @@ class Copies:
     def __init__(
         self,
         work: Sequence[tuple[Fault, Mapping[str, float]]],
-        passing: Collection[str],
         jobs: int,
         source: str,
         results: Any,
     ):
-        self.work, self.passing, self.jobs, self.source, self.results = work, passing, jobs, source, results
+        self.work, self.jobs, self.source, self.results = work, jobs, source, results
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -422,7 +421,8 @@ class Copies:
                 self.functions[each.__code__].append(each)
         gc.freeze()
         running: dict[int, tuple[int, float]] = {}  # process: number of the fault, when its time is up
-        everything = {item.nodeid: 60.0 for item in session.items if item.nodeid in self.passing}
+        needed = {test for _, tests in self.work for test in tests}
+        everything = {item.nodeid: 60.0 for item in session.items if item.nodeid in needed}
         for number, (fault, tests) in [(CONTROL, (None, everything)), *enumerate(self.work)]:
             while len(running) >= self.jobs:
                 self.wait(running)
@@ -492,7 +492,7 @@ def said(code: CodeType) -> tuple[object, ...]:
 
 def in_copies(files: Sequence[str], source: str, *about: Any) -> None:
     into(source)
-    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:3], source, about[3])])
+    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:2], source, about[2])])
 
 
 def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, str]]:
@@ -503,8 +503,7 @@ def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[
     work = [(drawn[number], tests[number]) for number in left]
     files = [f"tests/{name}" for name in TESTS[package.split("/")[0]]]
     with copied(None) as source:
-        passing = {test for file in files for test in measured(file)["seconds"]}
-        process = FORK.Process(target=in_copies, args=(files, source, work, passing, jobs, send))
+        process = FORK.Process(target=in_copies, args=(files, source, work, jobs, send))
         process.start()
         send.close()
         killed, controlled = set(), False
@@ -548,7 +547,7 @@ def main() -> None:
     rows, nothing, began = [], equivalent(), time.time()
     for package in asked.packages:
         files = [SOURCE / package] if package.endswith(".py") else sorted((SOURCE / package).rglob("*.py"))
-        files = [file for file in files if file.relative_to(SOURCE).as_posix() not in NEEDS_A_GPU]
+        files = [file for file in files if not file.relative_to(SOURCE).as_posix().startswith(NEEDS_A_GPU)]
         possible = [fault for file in files for fault in faults(file)]
         possible = [fault for fault in possible if (fault.file, fault.code, fault.words) not in nothing]
         most = min(asked.most or len(possible), len(possible))
