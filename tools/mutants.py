@@ -311,8 +311,9 @@ def into(source: str) -> None:
 
 
 class Order:
-    """A plugin of pytest: tests are run as they are named, the quick ones first. Each may take five times as long as
-    the longest of its file, which may have made what they share, and half a minute."""
+    """A plugin of pytest: of the files, the named tests are run, the quick ones first. Each may take five times as long
+    as the longest of its file, which may have made what they share, and half a minute. If a fault changes the names of
+    a test's cases, all its cases are run."""
 
     def __init__(self, tests: Mapping[str, float]):
         self.place = {test: number for number, test in enumerate(tests)}
@@ -323,6 +324,8 @@ class Order:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        renamed = {test.split("[")[0] for test in self.place.keys() - {item.nodeid for item in items}}
+        items[:] = [item for item in items if item.nodeid in self.place or item.nodeid.split("[")[0] in renamed]
         items.sort(key=lambda item: self.place.get(item.nodeid, 0))
         self.limit(items)
 
@@ -340,7 +343,8 @@ def trial(tests: Mapping[str, float], source: str) -> None:
     """In a process of its own: these tests with that source. Exit code 0: all passed."""
     into(source)
     Path(source, "begun").touch()
-    sys.exit(pytest.main(["-x", *PYTEST, *tests], plugins=[Order(tests)]))
+    files = dict.fromkeys(test.split("::")[0] for test in tests)
+    sys.exit(pytest.main(["-x", *PYTEST, *files], plugins=[Order(tests)]))
 
 
 def end_with_parent() -> None:
