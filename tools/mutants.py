@@ -36,7 +36,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from inspect import CO_OPTIMIZED
-from itertools import islice
+from itertools import accumulate, islice
+from math import inf
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -49,6 +50,10 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 UNIT = ROOT / "tests" / "unit"
+LONG = {  # files of tests/cli that take more than a quarter of a minute, most of them in processes of their own
+    *("bench", "compare", "compare_translation", "elsewhere", "environments", "exercise", "fault_injection", "gallery"),
+    *("kill", "lecture", "own_layer", "readme", "shown_outputs", "torchrun", "translation", "wheel", "without_fast"),
+}
 ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "corpora": ["unit/text/test_builtin.py", "unit/text/test_fetch.py", "unit/text/test_phrasebook.py",
                 "unit/text/test_corpus.py"],
@@ -63,7 +68,11 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "layers": ["laws/test_every_layer.py", "laws/test_every_system.py"],
     "systems": ["laws/test_every_system.py", "cli/test_own_layer.py"],
     "decoding": ["laws/test_decoding.py", "laws/test_generation.py"],
-    "cli": [f"cli/{path.name}" for path in sorted((ROOT / "tests" / "cli").glob("test_*.py"))],
+    "cli": [
+        f"cli/{path.name}"
+        for path in sorted((ROOT / "tests" / "cli").glob("test_*.py"))
+        if path.stem.removeprefix("test_") not in LONG
+    ],
 }  # fmt: skip
 TESTS = {  # of each package, below tests/; those that are marked slow are left out
     folder.name: [
@@ -275,9 +284,9 @@ def measured(file: str) -> dict[str, Any]:
     return found
 
 
-def concerned(fault: Fault) -> dict[str, float]:
-    """The tests that run a faulty line, the quick files first, and the seconds of each. A line that is run when its
-    module is imported concerns all tests that run anything of the module."""
+def concerned(fault: Fault, most: float) -> dict[str, float]:
+    """The tests that run a faulty line, the quick files first, and the seconds of each: as many as take `most` seconds
+    together. A line that is run when its module is imported concerns all tests that run anything of the module."""
     by_file = {}
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
@@ -291,7 +300,8 @@ def concerned(fault: Fault) -> dict[str, float]:
         if tests:
             by_file[file] = sorted((found["seconds"][test], test) for test in tests)
     order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
-    return {test: seconds for tests in order for seconds, test in tests}
+    found = {test: seconds for tests in order for seconds, test in tests}
+    return {test: found[test] for test, so_far in zip(found, accumulate(found.values())) if so_far <= most}
 
 
 # -- a fault and its tests -------------------------------------------------------------------------------------------
@@ -373,10 +383,6 @@ def known_faults() -> Iterator[tuple[Fault, str]]:
         line, words = before.count("\n") + 1, " ".join(f"{was} → {each['becomes']}".split())
         source = before + each["becomes"] + after
         yield Fault(each["file"], line, line, was, words, lambda source=source: source), f"tests/{each['test']}"
-
-
-def outcome(fault: Fault) -> str:
-    return result(fault, concerned(fault))
 
 
 def result(fault: Fault, tests: Mapping[str, float]) -> str:
@@ -499,9 +505,9 @@ def in_copies(files: Sequence[str], source: str, *about: Any) -> None:
     pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(*about[:2], source, about[2])])
 
 
-def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, str]]:
+def outcomes(package: str, drawn: Sequence[Fault], jobs: int, most: float) -> Iterator[tuple[Fault, str]]:
     """What comes of each, as it comes."""
-    tests = {number: concerned(fault) for number, fault in enumerate(drawn)}
+    tests = {number: concerned(fault, most) for number, fault in enumerate(drawn)}
     left = [number for number in tests if tests[number]]
     receive, send = FORK.Pipe(duplex=False)
     work = [(drawn[number], tests[number]) for number in left]
@@ -526,9 +532,10 @@ def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[
             killed.add(number)
             yield drawn[number], "killed" if code >= 0 else "too long"
         process.join()
-    again = [fault for number, fault in enumerate(drawn) if number not in killed]
+    again = [number for number in tests if number not in killed]
     with ThreadPoolExecutor(jobs) as pool:
-        yield from zip(again, pool.map(outcome, again), strict=True)
+        results = pool.map(lambda number: result(drawn[number], tests[number]), again)
+        yield from zip((drawn[number] for number in again), results, strict=True)
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -540,6 +547,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=40, help="faults of each package; 0 = all")
     parser.add_argument("--seed", type=int, default=1, help="which faults are drawn")
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
+    parser.add_argument("--seconds", type=float, default=inf, help="of tests for each fault, the quick ones first")
     parser.add_argument("--known", action="store_true", help="only the faults of known_faults.toml")
     asked = parser.parse_args()
     if asked.known:
@@ -559,7 +567,7 @@ def main() -> None:
         for test in TESTS[package.split("/")[0]]:
             measured(f"tests/{test}")
         found = []
-        for fault, came in outcomes(package, drawn, asked.jobs):
+        for fault, came in outcomes(package, drawn, asked.jobs, asked.seconds):
             if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
                 sys.exit("A test was changed in the meantime: begin again.")
             print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
