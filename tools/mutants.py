@@ -405,11 +405,12 @@ def result(fault: Fault, tests: Mapping[str, float]) -> str:
 # -- many faults in copies of one process ------------------------------------------------------------------------------
 
 UNSUITED = 75  # the exit code of a copy that could not be given its fault
-CONTROL = -1  # the number of a copy without a fault, in which all tests must pass
+CONTROL = -1  # the number of a copy without a fault, in which the tests that killed one must pass
 
 
 class Copies:
-    """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault."""
+    """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault; and one more, in
+    which the tests that failed must pass."""
 
     def __init__(
         self,
@@ -426,14 +427,13 @@ class Copies:
             importlib.import_module("regard." + file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         self.items = {item.nodeid: item for item in session.items}
         self.functions = defaultdict[CodeType, list[FunctionType]](list)
+        gc.unfreeze()  # what tests/conftest.py froze would not be found
         for each in gc.get_objects():
             if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(self.source):
                 self.functions[each.__code__].append(each)
         gc.freeze()
         running: dict[int, tuple[int, float]] = {}  # process: number of the fault, when its time is up
-        needed = {test for _, tests in self.work for test in tests}
-        everything = {item.nodeid: 60.0 for item in session.items if item.nodeid in needed}
-        for number, (fault, tests) in [(CONTROL, (None, everything)), *enumerate(self.work)]:
+        for number, (fault, tests) in enumerate(self.work):
             while len(running) >= self.jobs:
                 self.wait(running)
             process = os.fork()
@@ -442,6 +442,11 @@ class Copies:
             running[process] = number, time.monotonic() + 5 * sum(tests.values()) + 60
         while running:
             self.wait(running)
+        killers = {path.read_text(encoding="utf-8"): 60.0 for path in sorted(Path(self.source).glob("killer-*"))}
+        if not (process := os.fork()):
+            os._exit(self.trial(session, None, killers))
+        running[process] = CONTROL, inf
+        self.wait(running)
         return True
 
     def wait(self, running: dict[int, tuple[int, float]]) -> None:
@@ -462,9 +467,10 @@ class Copies:
             if fault is not None and (fault.tree is None or not self.put(fault, fault.tree())):
                 return UNSUITED
             Order(tests).limit(chosen)
-            for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+            for item, following in zip(chosen, [*chosen[1:], None]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.testsfailed:
+                    Path(self.source, f"killer-{os.getpid()}").write_text(item.nodeid, encoding="utf-8")
                     return pytest.ExitCode.TESTS_FAILED
             return pytest.ExitCode.OK
         except BaseException:
