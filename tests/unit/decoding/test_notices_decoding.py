@@ -7,6 +7,7 @@ from test_beam import Table, start
 
 from regard.base.errors import RegardError
 from regard.decoding import sampling
+from regard.decoding.adjustments import Adjustment
 from regard.decoding.beam import Beam, beam_search
 from regard.decoding.beam_engine import BeamBatch, BeamEngine
 from regard.decoding.beam_slots import BeamConfig
@@ -65,6 +66,13 @@ def test_choices_are_the_same_however_they_are_given():
     listed, tupled = (Sampling(choices=kind(["yes", "no"])) for kind in (list, tuple))
     assert listed == tupled
     assert hash(listed) == hash(tupled)
+
+
+def test_a_bias_reaches_the_first_and_the_last_token_and_no_token_that_is_not_there():
+    bias = {0: 1.0, V - 1: 2.0, -1: 4.0, V: 8.0}
+    found = Adjustment(Sampling(logit_bias=bias), [])(torch.zeros(V))
+    assert found.nonzero().flatten().tolist() == [0, V - 1]
+    assert found[[0, V - 1]].tolist() == [1.0, 2.0]
 
 
 def test_a_text_without_a_number_or_a_seed_is_the_first_of_seed_zero(language):
