@@ -14,7 +14,7 @@ from regard.layers.dropout import VariationalDropout, WordDropout
 from regard.layers.embedding import Embedding
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder
 from regard.layers.position import ALiBi, Index, Learned, OneHot, Position, Rotary, Sine, Sinusoid, rotate
-from regard.layers.recurrent import CELLS, LSTM
+from regard.layers.recurrent import CELLS, GRU, LSTM, Elman
 from regard.layers.state import Span, last, select_rows
 
 
@@ -109,6 +109,18 @@ def test_stacked_layers_are_pytorchs_stacked_lstm():
     torch.testing.assert_close(hidden, expected)
     torch.testing.assert_close(torch.stack([below_state["hidden"], state["hidden"]]), last_hidden)
     torch.testing.assert_close(torch.stack([below_state["cell"], state["cell"]]), last_cell)
+
+
+@pytest.mark.parametrize("layer", [Elman(5, 7), Elman(5, 7, activation="relu"), LSTM(5, 7), GRU(5, 7)], ids=repr)
+def test_a_recurrent_layer_is_pytorchs_with_the_same_weights(layer):
+    """W's and U's parts are not exchanged in any gate, and neither are the gates."""
+    layer = layer.double()
+    x, state = torch.randn(3, 6, 5).double(), layer.begin(3, device="cpu", dtype=torch.float64)
+    state = {name: torch.randn_like(value) for name, value in state.items()}
+    before = tuple(value[None] for value in state.values())
+    wanted, _ = layer.fused(x, before if len(before) > 1 else before[0])
+    found, _ = layer(x, state, span(3))
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.0, 3.0])
