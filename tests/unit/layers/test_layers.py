@@ -5,10 +5,11 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from regard.layers.attention import CausalSelfAttention, FullSelfAttention
+from regard.layers.attention import CausalSelfAttention, FullSelfAttention, GroupedQueryAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormEncoderBlock
 from regard.layers.dropout import VariationalDropout, WordDropout
 from regard.layers.embedding import Embedding
@@ -364,3 +365,21 @@ def test_an_encoders_fast_path_is_its_equation(name, lengths):
         found.append((memory[real], *gradients))
     for fast, written in zip(*found, strict=True):
         torch.testing.assert_close(fast, written, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("head_width", [0, 6])
+@pytest.mark.parametrize(("bias", "bias_output"), [(True, None), (False, None), (True, False), (False, True)])
+def test_grouped_attention_is_pytorchs_with_heads_of_any_width(head_width, bias, bias_output):
+    layer = GroupedQueryAttention(8, 4, 2, head_width=head_width, bias=bias, bias_output=bias_output).double()
+    size = head_width or 2
+    assert layer.project.weight.shape == (8 * size, 8)
+    assert layer.output.weight.shape == (8, 4 * size)
+    assert (layer.project.bias is None) == (not bias)
+    assert (layer.output.bias is None) == (not (bias if bias_output is None else bias_output))
+    x = torch.randn(3, 6, 8).double()
+    query, key, value = layer.project(x).split([4 * size, 2 * size, 2 * size], dim=-1)
+    heads = [part.unflatten(-1, (-1, size)).transpose(1, 2) for part in (query, key, value)]
+    heads = [heads[0], *(part.repeat_interleave(2, dim=1) for part in heads[1:])]  # two queries share a key
+    context = F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(2)
+    found, _ = layer(x, begin(layer, 3), span(3))
+    torch.testing.assert_close(found, layer.output(context), rtol=1e-12, atol=1e-12)
