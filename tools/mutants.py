@@ -368,10 +368,13 @@ def end_with_parent() -> None:
 def copied(fault: Fault | None) -> Iterator[str]:
     """A folder with the source, and the fault in it. What Python has compiled is copied too: it is still valid."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        shutil.copytree(SOURCE, Path(folder) / "regard")
+        source = Path(folder) / "src"
+        shutil.copytree(SOURCE, source / "regard")
+        for beside in ("docs", "notebooks", "notes"):  # pages that the source finds from where it is
+            (Path(folder) / beside).symlink_to(ROOT / beside, target_is_directory=True)
         if fault is not None:
-            (Path(folder) / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
-        yield folder
+            (source / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
+        yield str(source)
 
 
 def known_faults() -> Iterator[tuple[Fault, str]]:
@@ -470,7 +473,8 @@ class Copies:
             for item, following in zip(chosen, [*chosen[1:], None]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.testsfailed:
-                    Path(self.source, f"killer-{os.getpid()}").write_text(item.nodeid, encoding="utf-8")
+                    name = "uncontrolled" if fault is None else f"killer-{os.getpid()}"
+                    Path(self.source, name).write_text(item.nodeid, encoding="utf-8")
                     return pytest.ExitCode.TESTS_FAILED
             return pytest.ExitCode.OK
         except BaseException:
@@ -531,7 +535,9 @@ def outcomes(package: str, drawn: Sequence[Fault], jobs: int, most: float) -> It
             if place == CONTROL:
                 controlled = True
                 if code != pytest.ExitCode.OK:
-                    sys.exit("The tests fail in a copy of their process without any fault.")
+                    test = Path(source, "uncontrolled")
+                    name = test.read_text(encoding="utf-8") if test.exists() else "A test"
+                    sys.exit(f"{name} fails in a copy of its process without any fault.")
             if code in (pytest.ExitCode.OK, UNSUITED):
                 continue
             number = left[place]
