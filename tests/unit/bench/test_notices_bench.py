@@ -13,7 +13,10 @@ import torch
 
 from regard.bench.all_benchmarks import BENCHES, SERVE
 from regard.bench.contenders import BenchPlace, Contender
+from regard.bench.plain_gpt import PlainGPT
+from regard.bench.sizes import _is_a_page
 from regard.bench.turns import BenchResult, TimedContender, spread
+from regard.systems.gpt import Settings
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bench_rows.json"
 LEFT_OUT = {SERVE.name, "sizes", "demo"}  # which need a server, and many models
@@ -55,6 +58,15 @@ def test_a_ratio_is_the_median_of_the_turns_ratios_and_a_share_is_of_the_limit()
     result = Limited(None, None, [ours, theirs, silent])
     assert (result.ratio(theirs), result.ratio(silent)) == (2.0, None)
     assert (result.share(ours), result.share(silent)) == (0.5, None)
+
+
+def test_the_plain_page_drops_in_training_alone_and_stands_in_only_for_what_it_can():
+    page = PlainGPT(11, layers=1, width=8, heads=2, context=4, dropout=0.5)
+    ones = torch.ones(400)
+    assert torch.equal(page.eval().drop(ones), ones)
+    assert sorted(page.train().drop(ones).unique().tolist()) == [0.0, 2.0]
+    assert _is_a_page(Settings(layers=3, width=32, heads=4, context=9, dropout=0.1))
+    assert not _is_a_page(Settings(norm="post"))
 
 
 if __name__ == "__main__":

@@ -476,3 +476,11 @@ def test_only_regards_own_engine_serves_on_a_gpu(monkeypatch, engine, device, al
     monkeypatch.setattr("regard.web.listening.listen", reached)
     with pytest.raises(Reached if allowed else RegardError, match=None if allowed else "runs on the CPU"):
         run(["serve", str(RUN), "--engine", engine, "--device", device])
+
+
+def test_worked_numbers_stand_in_a_table_apart_from_what_is_said_before(capsys):
+    row = SimpleNamespace(what="0.5 · 0.5", noted="0.25", found="0.25", where="1:2", agrees=True)
+    claims_verb._print_worked([row, SimpleNamespace(**{**vars(row), "found": "0.3", "agrees": False})])
+    out = capsys.readouterr().out
+    assert out.startswith("\n")
+    assert (out.count("✓"), out.count("✗")) == (1, 1)
