@@ -3,6 +3,8 @@
 tests/cli/test_own_layer.py shows the mistakes that people make, which are large. These are as small as they get.
 """
 
+import re
+
 import pytest
 import torch
 
@@ -343,6 +345,11 @@ def stack(kind):
 )  # fmt: skip
 def test_a_fault_that_only_some_calls_show_is_named(made, law, said):
     assert said in sentence(made, law)
+
+
+def test_where_rows_are_not_padded_the_position_of_a_difference_is_named():
+    assert re.search(r"in the logits by \S+ at position 0: ", sentence(build(ExplainsAnother), 5))
+    assert "position" not in sentence(build(variant(ExplainsAtTimes, when="ragged")), 5)
 
 
 @pytest.mark.parametrize("much", [1.0, SMALL, 1e-13])
