@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from regard import cli
-from regard.base.errors import RegardError
+from regard.base.errors import RegardError, Terminated
 from regard.cli import chat as chat_verb
 from regard.cli import claims as claims_verb
 from regard.cli import printing, stdin
@@ -484,3 +484,23 @@ def test_worked_numbers_stand_in_a_table_apart_from_what_is_said_before(capsys):
     out = capsys.readouterr().out
     assert out.startswith("\n")
     assert (out.count("✓"), out.count("✗")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(BrokenPipeError(), 141), (KeyboardInterrupt(), 130), (Terminated(), 143), (RegardError("No."), 2), (None, 0)],
+)
+def test_the_exit_code_says_how_a_command_ended(monkeypatch, capsys, error, code):
+    def end(words):
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(cli, "_run", end)
+    monkeypatch.setattr(cli.signal, "signal", lambda *given: None)
+    try:
+        cli.main([])
+        found = 0
+    except SystemExit as stop:
+        found = stop.code
+    assert found == code
+    assert capsys.readouterr().out == ""
