@@ -504,3 +504,22 @@ def test_the_exit_code_says_how_a_command_ended(monkeypatch, capsys, error, code
         found = stop.code
     assert found == code
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a process is told how much memory it has")
+@pytest.mark.parametrize(
+    ("name", "room", "refused"),
+    [("torch", None, False), ("torch", 100 << 20, True), ("torch", 1 << 40, False), ("numpy", 10 << 20, True),
+     ("numpy", 400 << 20, False), ("torch", 400 << 20, True), ("json", 1 << 20, False)],
+)  # fmt: skip
+def test_too_little_memory_is_said_before_a_library_would_abort(monkeypatch, name, room, refused):
+    import resource
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = resource.RLIM_INFINITY if room is None else used + room
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (limit, limit))
+    if refused:
+        with pytest.raises(RegardError, match=f"too little to load {name}"):
+            cli._ROOM.find_spec(name)
+    else:
+        assert cli._ROOM.find_spec(name) is None
