@@ -139,9 +139,9 @@ def test_a_beam_is_wide_enough_for_what_it_shows():
 
 
 def test_every_option_of_train_reaches_the_recipe(captured, capsys, tmp_path):
-    noted = captured("regard.runs.compose.compose_recipe", "recipe")
-    captured("regard.runs.train.train_recipe", SimpleNamespace(folder="made"))
+    captured("regard.runs.train.train_recipe", SimpleNamespace(folder="made"))  # whose module keeps the real compose
     captured("regard.runs.dry_run.dry_run", {"parameters": 5})
+    noted = captured("regard.runs.compose.compose_recipe", "recipe")
     words = ["train", "lstm", "--data", "text.txt", "--size", "small", "--seed", "3", "--budget", "10m", "--from",
              str(tmp_path), "--model.layers", "3"]  # fmt: skip
     run([*words, "--run", "out", "--track", "mlflow"])
