@@ -14,7 +14,7 @@ from regard import cli
 from regard.base.errors import RegardError, Terminated
 from regard.cli import chat as chat_verb
 from regard.cli import claims as claims_verb
-from regard.cli import printing, stdin
+from regard.cli import commands, printing, stdin
 from regard.cli import runs as runs_verb
 from regard.cli import serve as serve_verb
 from regard.cli.commands import run
@@ -523,3 +523,13 @@ def test_too_little_memory_is_said_before_a_library_would_abort(monkeypatch, nam
             cli._ROOM.find_spec(name)
     else:
         assert cli._ROOM.find_spec(name) is None
+
+
+def test_a_run_that_stands_in_the_wrong_place_is_known_as_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.json").touch()
+    (tmp_path / "other").mkdir()
+    assert commands._is_run("mine")
+    assert not commands._is_run("other")
+    assert "put the run first, as in `regard score mine`" in commands._instead("regard score", "mine", ["score", "x"])
