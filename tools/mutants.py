@@ -68,7 +68,8 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "web": ["unit/comparison/test_comparison_report.py", "unit/comparison/test_tuning.py",
             "unit/comparison/test_comparison_translation.py"],
     "runs": ["cli/test_runs.py", "cli/test_translation.py", "unit/evaluation/test_classification.py"],
-    "text": ["unit/evaluation/test_classification.py", "unit/training/test_prefetch.py", "unit/runs/test_kept_data.py"],
+    "text": ["unit/evaluation/test_classification.py", "unit/training/test_prefetch.py", "unit/runs/test_kept_data.py",
+             "unit/exchange/test_foreign_tokenizers.py"],
     "laws": ["laws/test_every_system.py", "laws/test_every_layer.py"],
     "layers": ["laws/test_every_layer.py", "laws/test_every_system.py"],
     "systems": ["laws/test_every_system.py", "cli/test_own_layer.py"],
@@ -407,7 +408,8 @@ def copied(fault: Fault | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         source = Path(folder) / "src"
         shutil.copytree(SOURCE, source / "regard")
-        (Path(folder) / "docs").symlink_to(ROOT / "docs")
+        for beside in ("docs", "notebooks", "notes"):  # pages that the source finds from where it is
+            (Path(folder) / beside).symlink_to(ROOT / beside, target_is_directory=True)
         if fault is not None:
             (source / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
         yield str(source)
@@ -509,7 +511,8 @@ class Copies:
             for item, following in zip(chosen, [*chosen[1:], None]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.testsfailed:
-                    Path(self.source, f"killer-{os.getpid()}").write_text(item.nodeid, encoding="utf-8")
+                    name = "uncontrolled" if fault is None else f"killer-{os.getpid()}"
+                    Path(self.source, name).write_text(item.nodeid, encoding="utf-8")
                     return pytest.ExitCode.TESTS_FAILED
             return pytest.ExitCode.OK
         except BaseException:
@@ -570,7 +573,9 @@ def outcomes(package: str, drawn: Sequence[Fault], jobs: int, most: float) -> It
             if place == CONTROL:
                 controlled = True
                 if code != pytest.ExitCode.OK:
-                    sys.exit("The tests fail in a copy of their process without any fault.")
+                    test = Path(source, "uncontrolled")
+                    name = test.read_text(encoding="utf-8") if test.exists() else "A test"
+                    sys.exit(f"{name} fails in a copy of its process without any fault.")
             if code in (pytest.ExitCode.OK, UNSUITED):
                 continue
             number = left[place]

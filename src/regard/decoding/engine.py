@@ -256,7 +256,7 @@ class Engine:
             return batch
         if not self.waiting:
             return batch
-        if not batch.free and len(batch.texts) < self.rows:
+        if not batch.free:
             self._grow(batch, rows=max(2 * len(batch.texts), len(batch.texts) + len(self.waiting)))
         taken = {row for row, _ in self.reading}
         free = [row for row in batch.free if row not in taken]

@@ -365,18 +365,18 @@ def nothing_flows_across_a_detach(model: Model, draw: RandomCase) -> None:
         return
     _, state = torch.func.functional_call(model, weights, (draw.tokens(model), draw.start(model)))
     more = draw.tokens(model, "more")
-    # To a window of one word it does not.
-    matters = not torch.equal(model(more, state)[0], model(more, draw.start(model))[0])
-    carries = any(leaf.requires_grad for _, leaf in leaves(state))  # words alone carry no gradient
 
     def flows(given: State) -> bool:
         logits, _ = model(more, given)
         found = torch.autograd.grad(logits.square().sum(), list(weights.values()), allow_unused=True, retain_graph=True)
         return any(gradient is not None and bool(gradient.any()) for gradient in found)
 
-    hold(
+    hold(  # first, before another call replaces what is stored there
         not flows(detach(state)), "gradients reach back across a detached state: something is stored outside the state"
     )
+    # To a window of one word it does not.
+    matters = not torch.equal(model(more, state)[0], model(more, draw.start(model))[0])
+    carries = any(leaf.requires_grad for _, leaf in leaves(state))  # words alone carry no gradient
     hold(
         flows(state) or not (matters and carries),
         "no gradient reaches back through the state, though it matters: it is cut on the way (detach, no_grad)",

@@ -190,7 +190,6 @@ def saving(build: Build) -> None:
 def learning(build: Build) -> None:
     if not any(True for _ in build().parameters()):
         return  # counted systems are not trained
-    torch.manual_seed(1)
     untrained_it_knows_nothing(build(1000).double().eval(), RandomCase(seed=1, rows=40, columns=20))
     it_can_memorise(lambda: build(learner=True).float())
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,16 +10,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from regard.base.errors import RegardError
+from regard import cli
+from regard.base.errors import RegardError, Terminated
+from regard.cli import chat as chat_verb
 from regard.cli import claims as claims_verb
-from regard.cli import printing, stdin
+from regard.cli import commands, printing, stdin
 from regard.cli import runs as runs_verb
 from regard.cli import serve as serve_verb
 from regard.cli.commands import run
+from regard.cli.dialogue import Conversation
 from regard.cli.evaluate import weights_measured
 from regard.cli.file_to_file import run_digests
 from regard.cli.options import beam_search, named
 from regard.cli.stdin import as_text, stdin_batches, stdin_pairs, stdin_text
+from regard.learn.exercises.exercise_list import EXERCISES
 
 RUN = Path("gallery/ngram")
 
@@ -134,9 +139,9 @@ def test_a_beam_is_wide_enough_for_what_it_shows():
 
 
 def test_every_option_of_train_reaches_the_recipe(captured, capsys, tmp_path):
-    noted = captured("regard.runs.compose.compose_recipe", "recipe")
-    captured("regard.runs.train.train_recipe", SimpleNamespace(folder="made"))
+    captured("regard.runs.train.train_recipe", SimpleNamespace(folder="made"))  # whose module keeps the real compose
     captured("regard.runs.dry_run.dry_run", {"parameters": 5})
+    noted = captured("regard.runs.compose.compose_recipe", "recipe")
     words = ["train", "lstm", "--data", "text.txt", "--size", "small", "--seed", "3", "--budget", "10m", "--from",
              str(tmp_path), "--model.layers", "3"]  # fmt: skip
     run([*words, "--run", "out", "--track", "mlflow"])
@@ -361,3 +366,170 @@ def test_a_file_is_finished_only_with_the_weights_tokenizers_and_recipe_it_was_b
     assert run_digests(tmp_path, "best") == before
     (tmp_path / "model.safetensors").unlink()
     assert taken() == {"training.safetensors"}
+
+
+# -- what is written -------------------------------------------------------------------------------------------------
+
+
+class Answerer:
+    """A model that answers each message with its number, in two pieces."""
+
+    folder, recipe = RUN, SimpleNamespace(system="gpt")
+
+    def __init__(self):
+        self.asked = []
+
+    def reply(self, messages, **how):
+        self.asked.append(([one["content"] for one in messages], how))
+        return (piece for piece in ["answer ", str(len(self.asked))])
+
+
+def test_a_dialogue_ends_each_answer_with_its_line_and_can_be_taken_back(capsys):
+    model = Answerer()
+    talk = Conversation(model, "sampling", 9, 5)
+    for line in ("hello", "", "and now?"):
+        talk.answer(line)
+    assert capsys.readouterr().out == "answer 1\nanswer 2\n"
+    assert model.asked[1] == (["hello", "answer 1", "and now?"], {"max_tokens": 9, "sampling": "sampling", "seed": 6})
+    talk.answer("/undo")
+    assert talk.text == "user: hello\nassistant: answer 1\n"
+    talk.answer("/retry")
+    assert (model.asked[2][0], model.asked[2][1]["seed"]) == (["hello"], 7)
+    talk.answer("/tokens 3")
+    talk.answer("more")
+    assert model.asked[3][1]["max_tokens"] == 3
+    talk.answer("/system Be brief.")
+    assert talk.text == "system: Be brief.\n"
+    talk.answer("/new")
+    assert talk.text == ""
+
+
+def test_a_chat_without_a_terminal_goes_on_until_it_is_told_to_stop(monkeypatch, capsys):
+    given(monkeypatch, b"one\n/quit\ntwo\n")
+    sys.stdin.isatty = lambda: False
+    model = Answerer()
+    chat_verb.talk_with(Conversation(model, "sampling", 9, 5))
+    assert [asked[0] for asked in model.asked] == [["one"]]
+
+
+def test_lines_are_numbered_from_one_and_only_there_is_a_byte_order_mark():
+    assert list(as_text([b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfb\n"])) == ["a", "\ufeffb"]
+    with pytest.raises(RegardError, match="Line 1 of the input is not UTF-8"):
+        list(as_text([b"\xff"]))
+    with pytest.raises(RegardError, match="Line 2 of the input has one field"):
+        list(stdin_pairs(["a\tb", "a"]))
+
+
+@pytest.mark.parametrize(
+    ("n_best", "out"), [(1, "\nmood\t0.7500\n"), (2, "1\t\t\n2\tmood\t0.7500\n2\tother\t0.2500\n")]
+)
+def test_a_line_that_gets_no_label_is_still_a_line(captured, monkeypatch, capsys, n_best, out):
+    best = [("mood", 0.75), ("other", 0.25)]
+    labellings = [SimpleNamespace(top=lambda n: []), SimpleNamespace(top=lambda n: best[:n])]
+    captured("regard.runs.load.load_classifier", SimpleNamespace(labellings=lambda lines, **how: labellings))
+    given(monkeypatch, b"\nfine\n")
+    run(["classify", str(RUN), "--n-best", str(n_best)])
+    assert capsys.readouterr().out == out
+
+
+def test_the_list_of_exercises_is_a_table_with_every_one_and_its_level(capsys):
+    run(["exercise"])
+    out = capsys.readouterr().out
+    for each in EXERCISES:
+        (line,) = [line for line in out.splitlines() if f" {each.name} " in f" {line.replace('│', ' ')} "]
+        assert line.count("★") == each.level
+
+
+def test_memory_that_has_run_out_is_said_at_once_and_on_the_log(monkeypatch, capfd):
+    """Nothing of Python's end is run: what libraries do there would fail as well."""
+
+    class Left(Exception):
+        pass
+
+    def leave(code):
+        raise Left(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(Left, match="2"):
+        cli._fail_without_memory(None)
+    assert capfd.readouterr() == ("", f"regard: {cli.MEMORY}\n")
+
+
+def test_a_claims_words_stand_apart_from_its_conditions(capsys):
+    claim = SimpleNamespace(number="C1", name="hull", statement="It holds.", where="1:2", quote="q", conditions="c",
+                            worked=None)  # fmt: skip
+    claims_verb._print_claim(claim)
+    assert capsys.readouterr().out == "C1 hull: It holds.\n\nThe notes (1:2): “q”\nConditions: c\n\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "allowed"),
+    [("regard", "cuda", True), ("ctranslate2", "cuda", False), ("ctranslate2", "cpu", True)],
+)
+def test_only_regards_own_engine_serves_on_a_gpu(monkeypatch, engine, device, allowed):
+    class Reached(Exception):
+        pass
+
+    def reached(*where):
+        raise Reached
+
+    monkeypatch.setattr("regard.web.listening.listen", reached)
+    with pytest.raises(Reached if allowed else RegardError, match=None if allowed else "runs on the CPU"):
+        run(["serve", str(RUN), "--engine", engine, "--device", device])
+
+
+def test_worked_numbers_stand_in_a_table_apart_from_what_is_said_before(capsys):
+    row = SimpleNamespace(what="0.5 · 0.5", noted="0.25", found="0.25", where="1:2", agrees=True)
+    claims_verb._print_worked([row, SimpleNamespace(**{**vars(row), "found": "0.3", "agrees": False})])
+    out = capsys.readouterr().out
+    assert out.startswith("\n")
+    assert (out.count("✓"), out.count("✗")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(BrokenPipeError(), 141), (KeyboardInterrupt(), 130), (Terminated(), 143), (RegardError("No."), 2), (None, 0)],
+)
+def test_the_exit_code_says_how_a_command_ended(monkeypatch, capsys, error, code):
+    def end(words):
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(cli, "_run", end)
+    monkeypatch.setattr(cli.signal, "signal", lambda *given: None)
+    try:
+        cli.main([])
+        found = 0
+    except SystemExit as stop:
+        found = stop.code
+    assert found == code
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a process is told how much memory it has")
+@pytest.mark.parametrize(
+    ("name", "room", "refused"),
+    [("torch", None, False), ("torch", 100 << 20, True), ("torch", 1 << 40, False), ("numpy", 10 << 20, True),
+     ("numpy", 400 << 20, False), ("torch", 400 << 20, True), ("json", 1 << 20, False)],
+)  # fmt: skip
+def test_too_little_memory_is_said_before_a_library_would_abort(monkeypatch, name, room, refused):
+    import resource
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = resource.RLIM_INFINITY if room is None else used + room
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (limit, limit))
+    if refused:
+        with pytest.raises(RegardError, match=f"too little to load {name}"):
+            cli._ROOM.find_spec(name)
+    else:
+        assert cli._ROOM.find_spec(name) is None
+
+
+def test_a_run_that_stands_in_the_wrong_place_is_known_as_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.json").touch()
+    (tmp_path / "other").mkdir()
+    assert commands._is_run("mine")
+    assert not commands._is_run("other")
+    assert "put the run first, as in `regard score mine`" in commands._instead("regard score", "mine", ["score", "x"])

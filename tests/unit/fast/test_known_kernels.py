@@ -258,3 +258,15 @@ def test_nothing_is_chosen_while_numbers_have_no_meaning(library, monkeypatch):
     assert one.quickest("add", 64, lambda: "plain", lambda: "fused") == "plain"
     assert one.back(torch.randn(64, 16).bfloat16(), torch.randn(16, 24).bfloat16()) is None
     assert not one.plans
+
+
+def test_what_was_found_is_written_when_the_process_ends_if_there_is_a_file(monkeypatch, tmp_path):
+    at_the_end = []
+    monkeypatch.setattr(known_kernels.atexit, "register", at_the_end.append)
+    KnownKernels()
+    assert not at_the_end
+    known = KnownKernels(tmp_path / "kernels")
+    known.add("product", 8, BEST)
+    (save,) = at_the_end
+    save()
+    assert read_kernels(tmp_path / "kernels") == {"product": {8: BEST}}

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from regard.fast.attention import language_blocks
 from regard.fast.attention.language_blocks import fits, knows
 from regard.fast.table import Use
+from regard.fast.training import captured_step
 from regard.fast.training.captured_step import is_launch_bound
 from regard.layers.state import span_of
 from regard.runs.recipe import compose
@@ -88,3 +90,13 @@ def test_small_steps_are_bound_by_launches(size, bound):
     with torch.device("meta"):
         model = load_class("gpt")(10_000, recipe.model)
     assert is_launch_bound(model, recipe.training) == bound
+
+
+def test_a_step_is_bound_by_launches_while_all_its_parts_take_longer_than_its_sums(monkeypatch):
+    """One launch for each module without others below it: here eight of them, and 40 operations a token."""
+    monkeypatch.setattr(captured_step, "RATE", 10.0)
+    monkeypatch.setattr(captured_step, "LAUNCHING", 2.0)
+    model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU()) for _ in range(4)))
+    model.flops_per_token = 40.0
+    assert is_launch_bound(model, SimpleNamespace(batch_tokens=3))
+    assert not is_launch_bound(model, SimpleNamespace(batch_tokens=4))

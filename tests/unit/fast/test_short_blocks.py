@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.fast.attention import short_blocks
 from regard.fast.attention.short_attention import is_short
 from regard.fast.attention.short_blocks import are_known, are_short
 from regard.fast.training.half_products import Halves, JoinedProduct
@@ -85,3 +86,18 @@ def test_blocks_with_parts_of_ones_own_are_not_known():
     model = Transformer(20, Settings(width=16, layers=2))
     model.layers[1].feedforward = Own(16, 64)
     assert not are_known(list(model.layers))
+
+
+@pytest.mark.parametrize(("columns", "keys", "short"), [(5, 5, True), (5, 50, False), (50, 5, False), (50, 50, False)])
+def test_both_sides_must_be_short(monkeypatch, columns, keys, short):
+    """For each, whatever a GPU would say of the rest."""
+    monkeypatch.setattr(short_blocks, "is_short", lambda like, queries, keys, depth: max(queries, keys) <= 10)
+    model = Transformer(11, Settings(layers=1, width=8, heads=2)).train()
+    assert are_short(list(model.layers), torch.zeros(1), columns, keys) == short
+    assert not are_short(list(model.eval().layers), torch.zeros(1), columns, keys)
+
+
+def test_under_autocast_a_product_stays_in_its_own_precision():
+    each = nn.Linear(6, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert Halves([each], torch.float32)(each, torch.randn(2, 6), bias=False).dtype == torch.float32

@@ -79,7 +79,10 @@ def test_installing_swaps_only_this_very_class_and_can_be_undone(name):
 def test_what_a_row_hands_out_can_be_installed_itself():
     """The beam's engine installs the reader that it was given. It is of this package and exists only on a GPU."""
     model = transformer.Transformer(20, transformer.Settings(width=16, heads=2, layers=1))
-    assert install(TransformerRows(model, sources=2, longest=4, room=4, width=2)) == []
+    rows = TransformerRows(model, sources=2, longest=4, room=5, width=3)
+    assert install(rows) == []
+    assert [part.shape for part in (*rows.keys, *rows.values)] == 2 * [(2, 3, 5, 2, 8)]  # two heads of eight
+    assert [part.shape for part in rows.memory] == [(3, 4, 2, 2, 8)]
 
 
 def test_what_no_row_knows_is_left_as_written():

@@ -33,7 +33,8 @@ def trained(folder, system, data, tokenizer=None):
         settings = {}
     if tokenizer:
         settings["data"] = {"tokenizer": tokenizer}
-    regard.train(system, data=str(folder / data), run=str(folder / system), size="tiny", settings=settings)
+    if not (folder / system).exists():
+        regard.train(system, data=str(folder / data), run=str(folder / system), size="tiny", settings=settings)
     return regard.load(folder / system)
 
 
@@ -68,7 +69,7 @@ def test_a_translators_trace_is_what_it_translates(folder):
 
 
 def test_a_translation_goes_on_from_the_beginning_it_is_given(folder):
-    run = regard.load(folder / "bahdanau")
+    run = trained(folder, "bahdanau", "pairs.tsv")
     begun = run.tokenizer.encode("THE")
     trace = run.trace(LINES[0], prefix="THE", beam=2)
     assert trace.targets[: len(begun)] == tuple(run.tokenizer.token(n) for n in begun)
@@ -93,7 +94,7 @@ def test_a_classifiers_trace_is_what_it_labels(folder):
 
 
 def test_the_choices_are_what_the_trace_expects_and_what_generate_draws(folder):
-    run = regard.load(folder / "lstm")
+    run = trained(folder, "lstm", "my.txt", "word")
     first, *rest = run.choices("the cat", Sampling(0.0), top=4)
     assert first.token == run.generate("the cat", max_tokens=1, temperature=0).removeprefix("the cat").strip()
     assert (first.drawn, [one.drawn for one in rest]) == (1.0, [0.0] * 3)
@@ -113,5 +114,5 @@ def test_weights_of_a_moment_are_opened_by_their_step(folder):
 
 
 def test_a_trace_says_in_a_line_what_it_holds(folder):
-    trace = regard.load(folder / "lstm").trace("the cat")
+    trace = trained(folder, "lstm", "my.txt", "word").trace("the cat")
     assert repr(trace).startswith("Trace(lstm, 3 steps: embedding, layer/0, hidden, layer/0/forget")

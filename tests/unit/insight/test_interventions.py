@@ -142,6 +142,21 @@ def test_integrated_gradients_add_up(system):
     json.dumps(found.as_json(), allow_nan=False)
 
 
+@pytest.mark.parametrize("system", ["gpt", "lstm", "transformer"])
+def test_what_a_word_is_worth_is_what_is_missing_where_it_is_the_mean_of_all(system):
+    one, name = reading(system), "encoder/embedding" if system == "transformer" else "embedding"
+    found, vectors = (
+        contrast(one, 3, 4),
+        one.parts()["encoder/embedding" if system == "transformer" else "embedding"][0],
+    )
+    for word, worth in enumerate(found.methods["ablation"]):
+        entered = vectors.clone()
+        entered[word] = vectors.mean(0)
+        with torch.no_grad():
+            logits = one.logits([(Place(name), entered[None])], 1)[0, found.step]
+        assert found.difference - float(logits[3] - logits[4]) == pytest.approx(worth, abs=1e-9)
+
+
 def test_a_model_without_word_vectors_has_no_gradients():
     with pytest.raises(RegardError, match="no word vectors"):
         contrast(reading("ngram"), 3, 4)
@@ -218,6 +233,9 @@ def test_the_syntactic_score_of_uniform_attention_is_chance(monkeypatch):
     one = read_text(model, tokenizer, "She sings .")
     links = [link for _, links in scoring.known_sentences(one, 0) for link in links]
     assert len(links) >= scoring.MIN_LINKS
+    model.context = 7
+    assert {len(ids) for ids, _ in scoring.known_sentences(one, 0)} == {6, 7}  # longer ones it cannot read
+    model.context = 64
     assert all(max(subject) < verb - 1 for verb, subject in links)
     found = head_scores(one)
     assert 0.02 < found.chance.syntactic < 0.3

@@ -291,6 +291,11 @@ def test_what_is_not_there_is_refused_in_a_sentence(step, layer, head, sentence)
         calculated("gpt", model_of("gpt"))[0].at(step, layer, head)
 
 
+def test_a_layer_of_one_head_has_no_second():
+    with pytest.raises(RegardError, match="no head 1"):
+        calculated("self-attention", model_of("self-attention"))[0].at(0, 0, 1)
+
+
 def test_a_translators_steps_are_those_of_the_translation_or_of_the_source():
     calculation = calculated("transformer", model_of("transformer"))[0]
     with pytest.raises(RegardError, match="the steps of this translation are 0 to 3"):

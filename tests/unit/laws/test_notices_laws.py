@@ -13,6 +13,7 @@ from regard.laws.closeness import Broken, RandomCase
 from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
 from regard.laws.registry import LAWS, builder, draws, never_changed, run_laws, stirred
 from regard.laws.searching import beam_one_is_greedy
+from regard.layers.cell import Cell
 from regard.layers.embedding import Embedding, Output
 from regard.layers.recurrent import GRU
 from regard.layers.state import map_state
@@ -97,6 +98,18 @@ def test_a_source_is_longer_than_the_target_ragged_and_full_somewhere():
         for row in range(3):
             alone = draw.begin(model, row=row)["past"]["0"]["hidden"]
             assert torch.allclose(alone[0], draw.begin(model)["past"]["0"]["hidden"][row], atol=1e-6)
+
+
+def test_sources_and_texts_of_every_length_are_drawn():
+    model = Seq2Seq(17, Settings(layers=1, width=8, embedding=6)).eval()
+    cases = [RandomCase(seed, 3, 5) for seed in range(100)]
+    assert torch.cat([case.sources(model)[1] for case in cases]).unique().tolist() == [1, 2, 3, 4, 5, 6]
+    assert torch.cat([case.sources(model)[0].flatten() for case in cases]).unique().tolist() == list(range(17))
+    assert torch.cat([case.tokens(model).flatten() for case in cases]).unique().tolist() == list(range(17))
+    cuts = {len(case.pieces(case.tokens(model))) for case in cases}
+    assert cuts == {1, 2, 3, 4, 5}
+    sizes = {piece.size(1) for case in cases for piece in case.pieces(case.tokens(model))}
+    assert sizes == {1, 2, 3, 4, 5}
 
 
 class Idle(GRU):
@@ -192,9 +205,36 @@ class Deaf(Stack):
 
 def test_who_cannot_tell_words_apart_does_not_memorise():
     torch.manual_seed(0)
-    with pytest.raises(Broken, match="after 60 steps on four sentences it still gives some next word a probability"):
+    said = r"after 60 steps on four sentences it still gives some next word a probability of only (0\.\d+)"
+    with pytest.raises(Broken, match=said):
         learning.it_memorises_four_sentences(stack(Deaf, 20), steps=60)
     learning.it_memorises_four_sentences(stack(vocabulary=20), steps=1000)
+
+
+def test_law_13_asks_for_both_and_trains_a_model_made_to_learn(monkeypatch):
+    """What does not memorise breaks it, what is sure of something untrained breaks it, and dropout is off."""
+    made = []
+
+    def build(vocabulary=17, *, learner=False):
+        made.append((vocabulary, learner))
+        return stack(vocabulary=vocabulary)
+
+    def fails(sentence):
+        def check(given, *more):
+            assert (given() if callable(given) and not isinstance(given, Stack) else given).vocabulary
+            raise Broken(sentence)
+
+        return check
+
+    monkeypatch.setattr(registry, "it_can_memorise", fails("it learns nothing"))
+    (result,) = run_laws(build, only=(13,))
+    assert (result.holds, result.sentence) == (False, "it learns nothing.")
+    assert (1000, False) in made  # of a thousand words, so that 1 is far from log V
+    assert made[-1] == (17, True)
+    monkeypatch.setattr(registry, "it_can_memorise", lambda build: None)
+    monkeypatch.setattr(registry, "untrained_it_knows_nothing", fails("it knows something"))
+    (result,) = run_laws(build, only=(13,))
+    assert (result.holds, result.sentence) == (False, "it knows something.")
 
 
 def test_a_counted_system_is_not_trained(monkeypatch):
@@ -245,6 +285,78 @@ class ReadsPadding(Seq2Seq):
 
     def encode(self, source, lengths):
         return super().encode(source, None)
+
+
+class ExplainsMore(Seq2Seq):
+    """5: the memory that is explained has one component more."""
+
+    def explain_encode(self, source, lengths):
+        encoded, parts = super().explain_encode(source, lengths)
+        return {**encoded, "memory": torch.nn.functional.pad(encoded["memory"], (0, 1))}, parts
+
+
+def test_what_another_shape_should_have_been_is_said():
+    def build(vocabulary=17, **_):
+        return ExplainsMore(vocabulary, Settings(layers=1, width=8, embedding=6))
+
+    (result,) = run_laws(build, only=(5,))
+    assert re.search(r"equation in the memory from shape \[\d+, 9\] to \[\d+, 8\]", result.sentence), result.sentence
+
+
+class CountsAnew(Stack):
+    """6: what it counts depends on a number that is not saved."""
+
+    def __init__(self, *parts):
+        super().__init__(*parts)
+        self.from_ = int(torch.randint(1000, ()))
+
+    def forward(self, tokens, state=None, lengths=None):
+        logits, state = super().forward(tokens, state, lengths)
+        return logits, {**state, "seen": state["seen"] * 0 + self.from_}
+
+
+def test_a_state_that_is_not_saved_is_said_as_it_was_and_as_it_is_when_loaded():
+    made = []
+
+    def build(vocabulary=17, **_):
+        made.append(stack(CountsAnew))
+        return made[-1]
+
+    (result,) = run_laws(build, only=(6,))
+    before, after = (model.from_ for model in made)
+    assert f"saving and loading changes the state (seen) from {before} to {after}" in result.sentence
+
+
+class WritesIntoWhatItIsGiven(Cell):
+    """8: a step that changes the dict it was given; a decoder calls it with its own."""
+
+    how = "replace"
+
+    def __init__(self, inputs, width):
+        super().__init__(inputs, width)
+        self.input = torch.nn.Linear(inputs, width)
+
+    def step(self, x, state):
+        new = {"hidden": 0.5 * state["hidden"] + self.input(x).tanh()}
+        if self.how == "replace":
+            state["hidden"] = new["hidden"]
+        elif self.how == "add":
+            state["last"] = x
+        elif self.how == "remove":
+            del state["hidden"]
+        return new
+
+
+@pytest.mark.parametrize("how", ["replace", "add", "remove"])
+def test_a_cell_that_changes_the_dict_it_is_given_breaks_law_8(monkeypatch, how):
+    def build(vocabulary=17, **_):
+        return stack(layer=WritesIntoWhatItIsGiven, vocabulary=vocabulary)
+
+    monkeypatch.setattr(WritesIntoWhatItIsGiven, "how", "nothing")
+    assert run_laws(build, only=(8,))[0].holds
+    monkeypatch.setattr(WritesIntoWhatItIsGiven, "how", how)
+    (result,) = run_laws(build, only=(8,))
+    assert result.sentence.startswith(f"a call alters the state it was given ({'last' if how == 'add' else 'hidden'})")
 
 
 @pytest.mark.parametrize(("kind", "law"), [(AnotherSource, 10), (ExplainsAnother, 5), (ReadsPadding, 3)])

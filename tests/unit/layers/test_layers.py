@@ -5,16 +5,17 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from regard.layers.attention import CausalSelfAttention, FullSelfAttention
+from regard.layers.attention import CausalSelfAttention, FullSelfAttention, GroupedQueryAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormEncoderBlock
 from regard.layers.dropout import VariationalDropout, WordDropout
 from regard.layers.embedding import Embedding
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder
 from regard.layers.position import ALiBi, Index, Learned, OneHot, Position, Rotary, Sine, Sinusoid, rotate
-from regard.layers.recurrent import CELLS, LSTM
+from regard.layers.recurrent import CELLS, GRU, LSTM, Elman
 from regard.layers.state import Span, last, select_rows
 
 
@@ -109,6 +110,18 @@ def test_stacked_layers_are_pytorchs_stacked_lstm():
     torch.testing.assert_close(hidden, expected)
     torch.testing.assert_close(torch.stack([below_state["hidden"], state["hidden"]]), last_hidden)
     torch.testing.assert_close(torch.stack([below_state["cell"], state["cell"]]), last_cell)
+
+
+@pytest.mark.parametrize("layer", [Elman(5, 7), Elman(5, 7, activation="relu"), LSTM(5, 7), GRU(5, 7)], ids=repr)
+def test_a_recurrent_layer_is_pytorchs_with_the_same_weights(layer):
+    """W's and U's parts are not exchanged in any gate, and neither are the gates."""
+    layer = layer.double()
+    x, state = torch.randn(3, 6, 5).double(), layer.begin(3, device="cpu", dtype=torch.float64)
+    state = {name: torch.randn_like(value) for name, value in state.items()}
+    before = tuple(value[None] for value in state.values())
+    wanted, _ = layer.fused(x, before if len(before) > 1 else before[0])
+    found, _ = layer(x, state, span(3))
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.0, 3.0])
@@ -352,3 +365,21 @@ def test_an_encoders_fast_path_is_its_equation(name, lengths):
         found.append((memory[real], *gradients))
     for fast, written in zip(*found, strict=True):
         torch.testing.assert_close(fast, written, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("head_width", [0, 6])
+@pytest.mark.parametrize(("bias", "bias_output"), [(True, None), (False, None), (True, False), (False, True)])
+def test_grouped_attention_is_pytorchs_with_heads_of_any_width(head_width, bias, bias_output):
+    layer = GroupedQueryAttention(8, 4, 2, head_width=head_width, bias=bias, bias_output=bias_output).double()
+    size = head_width or 2
+    assert layer.project.weight.shape == (8 * size, 8)
+    assert layer.output.weight.shape == (8, 4 * size)
+    assert (layer.project.bias is None) == (not bias)
+    assert (layer.output.bias is None) == (not (bias if bias_output is None else bias_output))
+    x = torch.randn(3, 6, 8).double()
+    query, key, value = layer.project(x).split([4 * size, 2 * size, 2 * size], dim=-1)
+    heads = [part.unflatten(-1, (-1, size)).transpose(1, 2) for part in (query, key, value)]
+    heads = [heads[0], *(part.repeat_interleave(2, dim=1) for part in heads[1:])]  # two queries share a key
+    context = F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(2)
+    found, _ = layer(x, begin(layer, 3), span(3))
+    torch.testing.assert_close(found, layer.output(context), rtol=1e-12, atol=1e-12)

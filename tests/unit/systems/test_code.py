@@ -60,3 +60,13 @@ def test_the_copy_in_a_run_imports_from_where_the_original_was_and_not_from_the_
     load(trust_copy(locate("run/mine.py:Mine"), folder / "mine.py"))
     assert str(folder) in sys.path
     assert str(run) not in sys.path
+
+
+@pytest.mark.parametrize("place", ["place/mine", "place\\mine"])
+def test_a_path_that_is_no_python_file_is_told_from_a_module(folder, place):
+    with pytest.raises(RegardError, match=r"is not a Python file: write \./mine\.py:MyCell"):
+        locate(f"{place}:Mine")
+
+
+def test_code_is_shown_by_its_name_without_its_text(folder):
+    assert "class Mine" not in repr(locate("place/mine.py:Mine"))

@@ -349,3 +349,19 @@ def test_in_bf16_it_says_nearly_the_same_and_a_state_can_go_on_in_fp32(name, set
     assert (torch.cat(steps, dim=1).float().log_softmax(-1) - exact).abs().max() < 0.2
     with torch.no_grad():
         assert (model(tokens, begun)[0].log_softmax(-1) - exact).abs().max() < 0.2
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_encoder_learns_from_the_target_and_a_state_of_fixed_capacity_shares_no_memory_with_it(name):
+    model, (source, lengths, tokens) = build(name, tied=False, shared=False), pairs()
+    encoder = [weight for part, weight in model.named_parameters() if part.startswith(("encoder", "source_embedding"))]
+    loss, _ = model.loss(tokens, tokens, model.begin(source, lengths))
+    assert encoder
+    assert all(gradient.any() for gradient in torch.autograd.grad(loss.sum(), encoder))
+    encoded = model.encode(source, lengths)
+    state = model.begin_from(encoded, source, lengths, capacity=4)
+    kept = [leaf.detach().clone() for leaf in leaves(encoded)]
+    for leaf in leaves(state["past"]):
+        assert not leaf.requires_grad
+        leaf.fill_(1)
+    assert all(torch.equal(leaf, before) for leaf, before in zip(leaves(encoded), kept, strict=True))

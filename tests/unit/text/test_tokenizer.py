@@ -20,7 +20,7 @@ from regard.text.tokenizers import vocabulary
 from regard.text.tokenizers.engine import BYTE_SYMBOLS
 from regard.text.tokenizers.piece_table import PieceTable, cut_spaced, cut_words
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.text.tokenizers.vocabulary import blocks
+from regard.text.tokenizers.vocabulary import blocks, valid_unicode
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = [
@@ -671,3 +671,12 @@ def test_a_line_of_one_character_takes_no_longer_than_its_length(run):
     lines = ["the cat sees the dog"] * 20 + [run * 1_000_000]
     made = Tokenizer.train(lines, kind="bpe", vocabulary=300)
     assert made.decode(made.encode("the dog")) == "the dog"
+
+
+@pytest.mark.parametrize("kind", ["char", "bpe"])
+def test_half_a_surrogate_pair_is_refused_in_training_too(kind):
+    with pytest.raises(RegardError, match="unpaired surrogate after"):
+        Tokenizer.train(["a line", "caf\u00e9 \ud83d"], kind)
+    assert valid_unicode("café 😀") == "café 😀"
+    with pytest.raises(RegardError, match="unpaired surrogate after"):
+        valid_unicode("caf\u00e9 \ud83d")
