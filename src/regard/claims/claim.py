@@ -24,7 +24,7 @@ from regard.report.figures import Figure
 
 KINDS = ("identity", "measured", "timing")
 RELATIONS = ("at most", "at least", "within")
-OVERS = ("draws", "seeds", "share", "pairs")
+OVERS = {"draws": "draw", "seeds": "seed", "share": "trial", "pairs": "pair"}  # what each number belongs to
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
 FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at smaller seeds

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 
 from regard.base.writing import write_text
+from regard.claims.claim import OVERS
 from regard.claims.finding_words import words_of_finding
 from regard.claims.result import ClaimResult, sign_of, verdict_words
 from regard.claims.verdict import FAILS, HOLDS, LEVEL, SIGNS, Finding
@@ -246,7 +247,7 @@ def _finding(finding: Finding, quick: str) -> str:
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
     measured, expected = words_of_finding(finding)
     numbers = ", ".join(f"{value:.6g}" for value in finding.values)
-    what = {"draws": "draw", "share": "trial", "seeds": "seed"}[finding.expect.over] + "s" * (len(finding.values) != 1)
+    what = OVERS[finding.expect.over] + "s" * (len(finding.values) != 1)
     return (
         f"<li>{_sign(finding.verdict, quick)} {prose(finding.expect.quantity)}"
         f'<div class="numbers">{_bar(finding)}<b>{prose(_minus(measured))}{prose(unit)}</b>'

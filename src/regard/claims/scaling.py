@@ -76,9 +76,11 @@ def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
     """Head by head, the scaled scores of a small gpt at its initialization and after training on pyref."""
     trial.step("a trained gpt")
     settings: dict[str, dict[str, Any]] = {
-        "training": {"steps": 300, "threads": 1, "device": "cpu"},
+        "training": {
+            "steps": 300, "learning_rate": 6e-3, "warmup": 100, "batch_tokens": 4096, "threads": 1, "device": "cpu"
+        },
         "data": {"tokenizer": "word"},
-    }
+    }  # fmt: skip
     run = trained(LanguageRun, "gpt", "pyref", seed=1, size="tiny", settings=settings, store=trial.store)
     tokens = torch.tensor([run.tokenizer.encode(LINES)])
     torch.manual_seed(1)

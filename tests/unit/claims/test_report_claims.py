@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from regard.claims.claim import Claim, Evidence, Expect, Worked
+from regard.claims.all_claims import all_claims
+from regard.claims.claim import OVERS, Claim, Evidence, Expect, Worked
 from regard.claims.claims_page import claims_page, reference, section, write_page
 from regard.claims.result import ClaimResult, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, find
@@ -131,11 +132,25 @@ def test_the_verdict_is_found_again_from_the_numbers_on_the_page_alone(number):
         numbers = [float(word) for word in re.search(r"</summary>(.*?)</details>", item)[1].split(", ")]
         wanted = re.search(r"expected (at most|at least|within) (\S+)(?: ± (\S+))?", re.sub(r"</?span.*?>", " ", item))
         bound, tolerance = float(wanted[2]), float(wanted[3] or 0)
-        over = {"seeds": "seeds", "trials": "share", "draws": "draws"}[re.search(r"\d+ (\w+)</summary>", item)[1]]
+        noun = re.search(r"\d+ (\w+)</summary>", item)[1]
+        over = next(over for over, one in OVERS.items() if f"{one}s" == noun)
         again = find(Expect("it", wanted[1], bound, tolerance, over), numbers)
         assert re.search(r'class="sign (\w+)"', item)[1] == again.verdict == finding.verdict
         low, high = (f"{value:.3g}" for value in (again.low, again.high))
         assert (low, high) == (f"{finding.low:.3g}", f"{finding.high:.3g}")
+
+
+def declared():
+    return {one.over for claim in all_claims() for one in (*claim.expected, *claim.control, *claim.besides)}
+
+
+@pytest.mark.parametrize("over", sorted(declared()))
+def test_every_kind_of_number_that_a_claim_declares_can_be_written(over, tmp_path):
+    findings = tuple(find(replace(EXPECTED, over=over), values) for values in ([1.0, 0.0, 1.0], [1.0]))
+    write_page(tmp_path / "report.html", [replace(result(), expected=findings)])
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"3 {OVERS[over]}s</summary>" in page
+    assert f"1 {OVERS[over]}</summary>" in page
 
 
 def test_the_page_asks_for_nothing_and_escapes_what_claims_say(tmp_path):
