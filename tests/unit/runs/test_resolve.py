@@ -17,11 +17,13 @@ from regard.runs.recipe import compose
 from regard.runs.resolve import (
     DROPOUT,
     FULL_STEP,
+    GPU_DROPOUT,
     MAX_EPOCHS,
     PATIENCE,
     ROOM,
     SMALL_FILE,
     STEPS_PER_EPOCH,
+    TEXT_STEP,
     describe_plan,
     epochs,
     gpu_batch_defaults,
@@ -122,13 +124,65 @@ def test_filled_steps_leave_enough_of_them_in_an_epoch(tokens):
         ("transformer", "medium", ROOM - 1, ()),  # a GPU with too little memory
         ("transformer", "small", ROOM, ()),
         ("transformer", "large", ROOM, ()),  # has larger steps already
-        ("gpt", "medium", ROOM, ()),  # reads windows of text
+        ("gpt", "small", ROOM, ()),  # has no budget in seconds
         ("transformer", "medium", ROOM, {"training.batch_tokens"}),
         ("transformer", "medium", ROOM, {"training.learning_rate"}),
     ],
 )
 def test_nothing_else_has_filled_steps(system, size, room, given):
     assert gpu_batch_defaults(compose(system, size).training, 10**8, room, given) == {}
+
+
+TEXT_LEARNED = [system.name for system in SYSTEMS if system.task == "language model" and system.trained == "gradient"]
+
+
+@pytest.mark.parametrize("budget", ["20s", "20s of steps"])
+@pytest.mark.parametrize("size", ["tiny", "small", "medium", "large"])
+@pytest.mark.parametrize("system", TEXT_LEARNED)
+def test_language_models_take_larger_steps_in_seconds_on_a_large_gpu(system, size, budget):
+    before = compose(system, size, {"training": {"budget": budget}}).training
+    after = dataclasses.replace(before, **gpu_batch_defaults(before, 10**8, ROOM, {"training.budget"}))
+    assert after.batch_tokens == max(before.batch_tokens, min(4 * before.batch_tokens, TEXT_STEP))
+    times = after.batch_tokens / before.batch_tokens
+    assert after.learning_rate == pytest.approx(before.learning_rate * times**0.5, rel=1e-3)
+    assert epochs(after, 10**8) == pytest.approx(epochs(before, 10**8))
+    assert (after.warmup, after.evaluate_every) == (before.warmup, before.evaluate_every)
+
+
+@pytest.mark.parametrize(
+    "budget, room, given",
+    [
+        ("2M", ROOM, ()),  # the settings were tuned for tokens
+        ("", ROOM, ()),
+        ("20s", 0, ()),  # a CPU
+        ("20s", ROOM - 1, ()),
+        ("20s", ROOM, {"training.batch_tokens"}),
+        ("20s", ROOM, {"training.learning_rate"}),
+    ],
+)
+def test_language_models_keep_their_steps_otherwise(budget, room, given):
+    settings = compose("gpt", "small", {"training": {"budget": budget}}).training
+    assert gpu_batch_defaults(settings, 10**8, room, given) == {}
+
+
+def test_a_short_text_still_has_enough_steps_in_an_epoch():
+    before = compose("gpt", "small", {"training": {"budget": "20s"}}).training
+    assert gpu_batch_defaults(before, 40_000, ROOM, ())["batch_tokens"] == 40_000 // STEPS_PER_EPOCH
+    assert gpu_batch_defaults(before, 20_000, ROOM, ()) == {}
+
+
+@pytest.mark.parametrize(
+    "system, given, dropout",
+    [("gpt", None, GPU_DROPOUT), ("gpt", 0.0, 0.0), ("lstm", None, 0.2), ("mingru", None, 0.0)],  # mingru: 4,096 tokens
+)
+def test_larger_steps_of_a_language_model_come_with_dropout(system, given, dropout, monkeypatch):
+    settings = {"training": {"budget": "20s"}} | ({} if given is None else {"model": {"dropout": given}})
+    before = compose(system, "small", settings)
+    monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
+    after, notes = resolve.resolve(before, resolve.CorpusFacts(10**8, 128, fills_gpu=True))
+    assert after.model.dropout == dropout
+    assert ("dropout is 0.1, because the text" in "".join(notes)) == (dropout > before.model.dropout)
 
 
 def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
@@ -175,12 +229,12 @@ def test_a_short_text_is_treated_alike(tmp_path, capsys):
     path = tmp_path / "short.txt"
     path.write_text("".join(f"The {n % 17} boats leave the harbour at {n % 12} .\n" for n in range(400)), "utf-8")
     recipe = prepare(compose_recipe("lstm", data=str(path), size="small")).recipe
-    assert recipe.training.steps < 2000
+    assert recipe.training.steps < compose("lstm", "small").training.steps
     assert recipe.model.dropout == 0.3
     given = {"training": {"steps": 5}, "model": {"dropout": 0.0}}
     recipe = prepare(compose_recipe("lstm", data=str(path), size="small", settings=given)).recipe
     assert (recipe.training.steps, recipe.model.dropout) == (5, 0.0)
-    assert recipe.training.batch_tokens == 2048
+    assert recipe.training.batch_tokens == 512
 
 
 def test_a_budget_of_less_than_a_step_is_told_how_a_time_is_written(tmp_path, capsys):

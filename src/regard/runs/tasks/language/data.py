@@ -58,7 +58,7 @@ class TextData(Data):
         return len(self.arrays["train"].ids)
 
     def facts(self, recipe: Recipe) -> CorpusFacts:
-        return CorpusFacts(self.tokens, recipe.training.window * recipe.training.accumulate)
+        return CorpusFacts(self.tokens, recipe.training.window * recipe.training.accumulate, fills_gpu=True)
 
     def batches(self, recipe: Recipe, model: Model) -> Batches:
         settings, ids, target = recipe.training, self.arrays["train"].ids, self.tokenizers.target
