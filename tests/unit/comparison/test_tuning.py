@@ -63,7 +63,7 @@ def test_every_system_gets_the_same_points_within_its_bounds(size):
     for number, of in by_trial.items():
         assert of.keys() == set(neural)
         assert number == "1" or len(set(of.values())) == 1
-    assert len({of["lstm"] for of in by_trial.values()}) == 6
+    assert len({of["lstm"] for number, of in by_trial.items() if number != "1"}) == 5  # a default may be one of them
 
 
 def test_the_first_trial_is_the_default_and_the_seeds_are_not_those_of_the_table():
