@@ -9,10 +9,9 @@ memorized within minutes. So by default a corpus is read at most `MAX_EPOCHS` ti
 `EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`.
 
 A large GPU takes nearly as long for a few thousand tokens as for `FULL_STEP`. There, translators of size medium and
-large take fewer steps of this size, with a learning rate that grows with the square root of their tokens. The small
-steps of a language model suit a budget in tokens. With a budget in seconds, a large GPU would read the text dozens of
-times in steps that leave most of the GPU idle. There, a step grows to at most `MORE` times its tokens and at most
-`TEXT_STEP`, the learning rate grows with the square root of its tokens, and dropout is at least `GPU_DROPOUT`.
+large take fewer steps of this size, with a learning rate that grows with the square root of their tokens. The default
+settings of some language models were tuned for few tokens. With a budget in seconds, such a GPU reads the text dozens
+of times, so there they get the settings in the section [SIZE.long] of their file instead.
 
 With a budget in seconds, the number of steps depends on the machine, so validations are spread over the time.
 """
@@ -30,6 +29,7 @@ import torch
 from regard.base.device import cores, device_memory, pick_device
 from regard.base.numbers import group_digits, pluralize
 from regard.runs.recipe import Recipe
+from regard.systems.sizes import sizes_of
 from regard.systems.translator import BY_CORPUS, dropout_for
 from regard.text.corpus import Corpus, is_named
 from regard.text.pairs import PairCorpus
@@ -43,8 +43,6 @@ EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
 DROPOUT = 0.3
 FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
 ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
-TEXT_STEP, MORE = 4096, 4  # a language model's step on a GPU with a budget in seconds: most tokens, most growth
-GPU_DROPOUT = 0.1
 VALIDATIONS, MINUTE = 10, 60  # minimum number in a budget in seconds; a long one has one per minute
 BY_FILE = "size"  # in a recipe's `given`: no size was chosen, and the file is small
 SMALL_FILE = 200_000  # bytes: on a smaller file, the smallest model size learns as much in less time
@@ -67,10 +65,14 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
         tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
-        calmer = recipe if recipe.training.on_pairs else with_dropout(recipe, GPU_DROPOUT)
-        more = "" if calmer is recipe else f"; dropout is {GPU_DROPOUT}, because the text is read many times"
-        recipe = calmer
-        notes.append(f"Training: steps of {tokens} tokens, to fill this GPU, and a learning rate of {rate:g}{more}.")
+        notes.append(f"Training: steps of {tokens} tokens, to fill this GPU, and a learning rate of {rate:g}.")
+    if changes := long_training_defaults(recipe, memory):
+        recipe = recipe.replace(**changes)
+        tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
+        notes.append(
+            f"Training: steps of {tokens} tokens and a learning rate of {rate:g}, because this GPU reads the text many "
+            "times in the budget."
+        )
     if changes := validation_schedule(recipe.training, recipe.given):
         recipe = recipe.replace(training=changes)
         count = pluralize(recipe.training.validations, "validation")
@@ -81,7 +83,9 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     changes = small_corpus_defaults(recipe.training, corpus.tokens, corpus.longest, recipe.given)
     built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # comparisons set what they need
     if changes and not built_in:
-        recipe = with_dropout(recipe.replace(training=changes), DROPOUT)
+        recipe = recipe.replace(training=changes)
+        if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
+            recipe = recipe.replace(model={"dropout": DROPOUT})
         notes.append(describe_plan(recipe.training, corpus.tokens))
     return recipe, notes
 
@@ -158,36 +162,41 @@ def small_corpus_defaults(
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
-def with_dropout(recipe: Recipe, least: float) -> Recipe:
-    """The recipe with at least this dropout, unless it was set explicitly or the model has none."""
-    low = "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < least
-    return recipe.replace(model={"dropout": least}) if low else recipe
-
-
 def gpu_batch_defaults(
     settings: GradientTraining, tokens: int, memory: float, given: Collection[str]
 ) -> dict[str, Any]:
     """The settings that fill a GPU with `memory` bytes, 0 on a CPU; a corpus of `tokens` tokens still has
     `STEPS_PER_EPOCH` steps. `given` as above."""
     small = settings.batch_tokens
-    if settings.on_pairs:
-        grows, most = small >= MEDIUM_STEP, FULL_STEP
-    else:
-        grows, most = settings.limit.unit == "seconds", min(TEXT_STEP, MORE * small)
-    large = min(most, tokens // STEPS_PER_EPOCH)
-    asked = not {"training.batch_tokens", "training.learning_rate"}.isdisjoint(given)
-    if asked or memory < ROOM or not grows or small >= large:
+    large = min(FULL_STEP, tokens // STEPS_PER_EPOCH)
+    if sets_steps(given) or memory < ROOM or not settings.on_pairs or not MEDIUM_STEP <= small < large:
         return {}
     times = large / small
-    fewer = {"steps": round(settings.steps / times)}  # as many tokens in all
-    if settings.on_pairs:  # a validation takes as long as before, so there are fewer
-        fewer |= {
-            "warmup": round(settings.warmup / times),
-            "evaluate_every": round(settings.evaluate_every / times**0.5),
-            "checkpoint_every": round(settings.checkpoint_every / times**0.5),
-        }
+    fewer = {  # as many tokens in all; a validation takes as long as before, so there are fewer
+        "steps": round(settings.steps / times),
+        "warmup": round(settings.warmup / times),
+        "evaluate_every": round(settings.evaluate_every / times**0.5),
+        "checkpoint_every": round(settings.checkpoint_every / times**0.5),
+    }
     wanted = {"batch_tokens": large, "learning_rate": round(settings.learning_rate * times**0.5, 6)} | fewer
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
+
+
+def sets_steps(given: Collection[str]) -> bool:
+    """True if the batch size or the learning rate was set explicitly: they belong together."""
+    return not {"training.batch_tokens", "training.learning_rate"}.isdisjoint(given)
+
+
+def long_training_defaults(recipe: Recipe, memory: float) -> dict[str, dict[str, Any]]:
+    """The settings to change, by section, for a budget in seconds on a GPU with `memory` bytes, 0 on a CPU."""
+    if memory < ROOM or recipe.training.limit.unit != "seconds" or sets_steps(recipe.given):
+        return {}
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in sizes_of(recipe.system).of(recipe.size, "long").items():
+        part = "model" if name == "dropout" else "training"
+        if f"{part}.{name}" not in recipe.given:
+            changes.setdefault(part, {})[name] = value
+    return changes
 
 
 def validation_schedule(settings: GradientTraining, given: Collection[str]) -> dict[str, Any]:

@@ -119,7 +119,8 @@ def differences(was, now, place=""):
 
 
 def plain(text):
-    return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", text)
+    """Without numbers, and without the place of the largest number, which may be one of several that are as large."""
+    return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", text.partition("; the largest is at")[0])
 
 
 def is_number(value):

@@ -17,16 +17,15 @@ from regard.runs.recipe import compose
 from regard.runs.resolve import (
     DROPOUT,
     FULL_STEP,
-    GPU_DROPOUT,
     MAX_EPOCHS,
     PATIENCE,
     ROOM,
     SMALL_FILE,
     STEPS_PER_EPOCH,
-    TEXT_STEP,
     describe_plan,
     epochs,
     gpu_batch_defaults,
+    long_training_defaults,
     small_corpus_defaults,
     validation_schedule,
 )
@@ -133,56 +132,49 @@ def test_nothing_else_has_filled_steps(system, size, room, given):
     assert gpu_batch_defaults(compose(system, size).training, 10**8, room, given) == {}
 
 
-TEXT_LEARNED = [system.name for system in SYSTEMS if system.task == "language model" and system.trained == "gradient"]
+def long(system, size="small", budget="20s", memory=ROOM, **settings):
+    return long_training_defaults(compose(system, size, {"training": {"budget": budget}} | settings), memory)
 
 
-@pytest.mark.parametrize("budget", ["20s", "20s of steps"])
-@pytest.mark.parametrize("size", ["tiny", "small", "medium", "large"])
-@pytest.mark.parametrize("system", TEXT_LEARNED)
-def test_language_models_take_larger_steps_in_seconds_on_a_large_gpu(system, size, budget):
-    before = compose(system, size, {"training": {"budget": budget}}).training
-    after = dataclasses.replace(before, **gpu_batch_defaults(before, 10**8, ROOM, {"training.budget"}))
-    assert after.batch_tokens == max(before.batch_tokens, min(4 * before.batch_tokens, TEXT_STEP))
-    times = after.batch_tokens / before.batch_tokens
-    assert after.learning_rate == pytest.approx(before.learning_rate * times**0.5, rel=1e-3)
-    assert epochs(after, 10**8) == pytest.approx(epochs(before, 10**8))
-    assert (after.warmup, after.evaluate_every) == (before.warmup, before.evaluate_every)
+LONG = [(name, "small") for name in ("gpt", "linear-attention", "mingru", "llama", "lstm", "gru")]
+LONG += [(name, "tiny") for name in ("gpt", "linear-attention", "mingru")]
 
 
-@pytest.mark.parametrize(
-    "budget, room, given",
-    [
-        ("2M", ROOM, ()),  # the settings were tuned for tokens
-        ("", ROOM, ()),
-        ("20s", 0, ()),  # a CPU
-        ("20s", ROOM - 1, ()),
-        ("20s", ROOM, {"training.batch_tokens"}),
-        ("20s", ROOM, {"training.learning_rate"}),
-    ],
-)
-def test_language_models_keep_their_steps_otherwise(budget, room, given):
-    settings = compose("gpt", "small", {"training": {"budget": budget}}).training
-    assert gpu_batch_defaults(settings, 10**8, room, given) == {}
+@pytest.mark.parametrize("system, size", LONG)
+def test_a_training_that_reads_a_text_many_times_has_larger_steps_and_a_longer_warm_up(system, size):
+    before, changes = compose(system, size), long(system, size)
+    after = before.replace(**changes)
+    assert after.training.batch_tokens >= max(before.training.batch_tokens, 2048)
+    assert after.training.warmup == 100
+    if size == "small":
+        assert (after.model.dropout, after.training.learning_rate < before.training.learning_rate) == (0.1, True)
 
 
-def test_a_short_text_still_has_enough_steps_in_an_epoch():
-    before = compose("gpt", "small", {"training": {"budget": "20s"}}).training
-    assert gpu_batch_defaults(before, 40_000, ROOM, ())["batch_tokens"] == 40_000 // STEPS_PER_EPOCH
-    assert gpu_batch_defaults(before, 20_000, ROOM, ()) == {}
+def test_only_a_budget_in_seconds_on_a_gpu_with_room_is_long_and_what_is_given_stays():
+    assert long("gpt")["training"] == {"batch_tokens": 4096, "learning_rate": 0.001, "warmup": 100}
+    assert long("gpt", budget="20s of steps") == long("gpt")
+    for other in (
+        long("gpt", budget="2M"),  # the defaults were tuned for tokens
+        long("gpt", budget=""),
+        long("gpt", memory=0),
+        long("gpt", memory=ROOM - 1),
+        long("gpt", "medium"),
+        long("nnlm"),
+        long("gpt", training={"budget": "20s", "batch_tokens": 1024}),
+        long("gpt", training={"budget": "20s", "learning_rate": 0.01}),
+    ):
+        assert other == {}
+    assert "model" not in long("gpt", model={"dropout": 0.0})
+    assert "warmup" not in long("gpt", training={"budget": "20s", "warmup": 7})["training"]
 
 
-@pytest.mark.parametrize(
-    "system, given, dropout",
-    [("gpt", None, GPU_DROPOUT), ("gpt", 0.0, 0.0), ("lstm", None, 0.2), ("mingru", None, 0.0)],  # mingru: 4,096 tokens
-)
-def test_larger_steps_of_a_language_model_come_with_dropout(system, given, dropout, monkeypatch):
-    settings = {"training": {"budget": "20s"}} | ({} if given is None else {"model": {"dropout": given}})
-    before = compose(system, "small", settings)
+def test_long_settings_are_said_and_kept_in_the_recipe(monkeypatch):
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
     monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
+    before = compose("gpt", "small", {"training": {"budget": "20s"}})
     after, notes = resolve.resolve(before, resolve.CorpusFacts(10**8, 128, fills_gpu=True))
-    assert after.model.dropout == dropout
-    assert ("dropout is 0.1, because the text" in "".join(notes)) == (dropout > before.model.dropout)
+    assert (after.training.batch_tokens, after.training.learning_rate, after.model.dropout) == (4096, 0.001, 0.1)
+    assert "reads the text many times" in "".join(notes)
 
 
 def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
