@@ -8,7 +8,7 @@ from test_beam import Table, start
 from regard.base.errors import RegardError
 from regard.decoding import sampling
 from regard.decoding.adjustments import Adjustment
-from regard.decoding.beam import Beam, beam_search
+from regard.decoding.beam import GREEDY_BEAM, Beam, beam_search
 from regard.decoding.beam_engine import BeamBatch, BeamEngine
 from regard.decoding.beam_slots import BeamConfig
 from regard.decoding.constraints import Constraints, Unwritable
@@ -179,3 +179,9 @@ def test_no_more_sources_are_taken_than_are_asked_for_ahead(translator, ahead, t
     sources = iter([[3]] * 9)
     next(translate(translator, sources, eos=EOS, beam=Beam(1), max_tokens=2, ahead=ahead))
     assert len(list(sources)) == 9 - taken
+
+
+def test_a_search_of_which_nothing_is_said_is_five_wide_and_scores_by_the_mean():
+    """As docs/guides say; a score is log P / length^1."""
+    assert Beam() == Beam(width=5, length_penalty=1.0, n_best=1)
+    assert Beam(width=1, length_penalty=0.0) == GREEDY_BEAM

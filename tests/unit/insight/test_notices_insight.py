@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 
 from regard.insight.arithmetic.equation import FULL, _fraction, shown
 from regard.insight.arithmetic.prediction import softmax
 from regard.insight.interventions.ablation import Ablation, PartEffect
+from regard.insight.interventions.changing import Place
 from regard.insight.interventions.contrast import Contrast
 from regard.insight.interventions.head_scores import AllHeads, HeadScores
 from regard.insight.interventions.lens import Lens, LensLayer
+from regard.insight.interventions.replacing import _values
 from regard.insight.interventions.terminal import show_ablation, show_contrast, show_heads, show_lens
 
 
@@ -118,3 +121,16 @@ def test_the_words_of_a_softmax_are_all_told_or_the_likeliest_and_always_the_ask
     assert z.total == pytest.approx(np.exp(logits).sum())
     assert sum(term.value for term in z.terms) + z.rest == pytest.approx(z.total)
     assert share.total == pytest.approx(np.exp(logits)[asked] / np.exp(logits).sum())
+
+
+def test_a_part_becomes_the_mean_of_its_columns_in_one_of_them_or_in_all():
+    layer, heads = torch.randn(1, 3, 4), torch.randn(1, 2, 3, 5)
+    for name, part, wanted in (
+        ("layer/0", layer, layer[0].mean(0)),
+        ("self/0", heads, heads[0].mean(1)[:, None]),
+        ("self/0[1]", heads, heads[0, 1].mean(0)),
+        ("layer/0[2]", layer, layer[0, :, 2].mean(0)),
+    ):
+        ((said, found),) = _values(name, Place.parse(name), part, None)
+        assert said == name
+        torch.testing.assert_close(found, wanted)
