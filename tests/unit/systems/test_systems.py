@@ -82,11 +82,6 @@ def test_every_size_builds(module, size):
     assert all(field.metadata["doc"] for field in module.Settings.__dataclass_fields__.values())
 
 
-def test_small_is_the_default_size():
-    assert gpt.Settings() == gpt.Settings(**sizes_of("gpt").of("small"))
-    assert lstm.Settings() == lstm.Settings(**sizes_of("lstm").of("small"))
-
-
 @pytest.mark.parametrize(
     ("module", "wrong", "key"),
     [
