@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from playwright.sync_api import expect
 
 from regard.claims.all_claims import NAMES
@@ -31,7 +32,13 @@ def test_numbers_of_the_page_are_those_of_the_check(lab, page, text_file):
     assert sum(split.lines for split in counted.splits.values()) == checked.lines - checked.blank_lines
 
 
-def test_a_claim_is_run_and_its_verdict_is_shown(own_lab, page):
+@pytest.fixture
+def nothing_measured(tmp_path, monkeypatch):
+    """A cache without the results of claims that other tests of this process have measured."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_claim_is_run_and_its_verdict_is_shown(nothing_measured, own_lab, page):
     page.goto(own_lab.url + "#/claims/gaussian-dot")
     page.wait_for_selector("button:has-text('Run it')")
     assert "Run it again" not in page.inner_text("main")  # it was never run

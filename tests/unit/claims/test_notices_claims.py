@@ -308,4 +308,8 @@ TRAIN = models.train_recipe
 
 if __name__ == "__main__":
     told = protocols() | {"worked": {name: worked_examples(get_claim(name)) for name in NAMES}}
-    PROTOCOLS.write_text(json.dumps(told, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    parts = []
+    for part, found in told.items():  # a line for each claim and module
+        rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in found.items())
+        parts.append(f"{json.dumps(part)}: {{\n{rows}\n}}")
+    PROTOCOLS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")

@@ -145,4 +145,5 @@ if __name__ == "__main__":
     with toy_sizes(), TemporaryDirectory() as place:
         found = {name: told(experiment(name, Path(place))[1]) for name in RUN}
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN
-    out.write_text(json.dumps(found, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in found.items())
+    out.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")  # a line for each claim
