@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from regard.claims import bottleneck, forgetting, look_back, recall, remedies
+from regard.claims import forgetting, look_back, recall, remedies
 from regard.claims.all_claims import NAMES, get_claim
 from regard.report.figures import Lines
 
@@ -52,12 +52,18 @@ RUN = [name for name in NAMES if name not in TIMED]
 
 @contextmanager
 def toy_sizes():
+    """What the experiments draw once for a process is drawn anew before and after, since it depends on the sizes."""
+    modules = {name: import_module(f"regard.claims.{name}") for name in TOY}
+    drawn_once = [made for module in modules.values() for made in vars(module).values() if hasattr(made, "cache_clear")]
     with pytest.MonkeyPatch.context() as patch:
-        for module, constants in TOY.items():
-            for name, value in constants.items():
-                patch.setattr(import_module(f"regard.claims.{module}"), name, value)
+        for name, constants in TOY.items():
+            for constant, value in constants.items():
+                patch.setattr(modules[name], constant, value)
+        for made in drawn_once:
+            made.cache_clear()
         yield
-    bottleneck.sentences.cache_clear()
+    for made in drawn_once:
+        made.cache_clear()
 
 
 def experiment(name, store):
