@@ -4,10 +4,11 @@
     .venv/bin/python studies/tuned_defaults.py short FOLDER TEXTS --processes 8
     .venv/bin/python studies/tuned_defaults.py table FOLDER
 
-TEXTS is a folder with wikitext/, shakespeare/ and phrasebook/ (text), multi30k/, tatoeba/ and pairs/ (pairs), each
-with train, valid and test; `tuned_defaults.py texts TEXTS SHAKESPEARE MULTI30K TATOEBA` writes them (`regard data fetch
-wikitext-2` before). A later call of `run` or `short` continues; results are small files,
-PRICE/TASK-SIZE-TEXT/SYSTEM-trialN/result.json.
+TEXTS is a folder with wikitext/, shakespeare/ and phrasebook/ (text), multi30k/, tatoeba/ and pairs/ (pairs),
+speakers/, blimp/ and novels/ (labels), each with train, valid and test. `tuned_defaults.py texts TEXTS SHAKESPEARE
+MULTI30K TATOEBA BLIMP NOVELS` writes them (`regard data fetch wikitext-2` before). A later call of `run` or `short`
+continues; results are small files, PRICE/TASK-SIZE-TEXT/SYSTEM-trialN/result.json. `--only "translation small"` limits
+all three commands to one task and size.
 
 Protocol, fixed before the run that decides. Systems: all ten neural language models at sizes tiny and small, and all
 three translators at size tiny, each on three texts: the first 12,000 lines of WikiText-2 by BPE (in place of pyref,
@@ -32,6 +33,12 @@ warm-up included) its mean is not above +0.02 nats. A trial without a finite los
 default's batch changes, its steps change so that a training without a budget reads as many tokens as before. The ladder
 by validation loss is printed with default and with tuned settings, each text's best trial, whether or not the order
 changes.
+
+Second part, fixed before its run: the three translators at size small, by the same protocol, and the classifier (with
+its default encoder) at sizes tiny and small. `compare` does not compare classifiers, so the study makes their trials
+from the same points. Its texts, all by BPE: lines of Shakespeare's ten most frequent speakers (who speaks?), 10,000
+minimal pairs of BLiMP (is the sentence acceptable?) and paragraphs from ten places of 73 novels (which of the ten?).
+Full price: 200,000 labels, short price: 50,000; the loss is in nats per label. The rule and its bounds are those above.
 """
 
 from __future__ import annotations
@@ -40,10 +47,12 @@ import argparse
 import gc
 import gzip
 import json
+import lzma
 import math
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -63,16 +72,17 @@ from regard.base.device import device_name, peak_memory
 from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.base.writing import write_text
-from regard.comparison.plan import Plan, open_plan
+from regard.comparison.plan import Entrant, Plan, open_plan
 from regard.comparison.processes import read_result
 from regard.comparison.question import Question
-from regard.comparison.tuning import in_words, space_of, trial_rungs
+from regard.comparison.tuning import FIRST_SEED, draw, in_words, space_of, trial_rungs
 from regard.corpora.phrasebook import make_pairs
 from regard.layers.state import State
 from regard.report.progress import hush
 from regard.report.table import plain_table
-from regard.runs.prepare import prepare
-from regard.runs.store.folder import Tokenizers, count_parameters
+from regard.runs.compose import compose_recipe
+from regard.runs.prepare import open_data, prepare
+from regard.runs.store.folder import Tokenizers, count_parameters, has_source
 from regard.runs.train import build_trainer
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
@@ -82,21 +92,53 @@ from regard.training.checkpointing import Checkpointer
 TRIALS, CLEARLY, LEAST = 6, 0.02, 4
 FULL, SHORT = "full", "short"
 LOOKS = {"validations": 10, "threads": 1, "device": "auto"}
-LANGUAGE, TRANSLATION = "language model", "translation"
-BUDGETS = {(LANGUAGE, FULL): "2M", (TRANSLATION, FULL): "1M", (LANGUAGE, SHORT): "300k", (TRANSLATION, SHORT): "300k"}
+LANGUAGE, TRANSLATION, CLASSIFICATION = "language model", "translation", "classification"
+BUDGETS = {
+    LANGUAGE: {FULL: "2M", SHORT: "300k"},
+    TRANSLATION: {FULL: "1M", SHORT: "300k"},
+    CLASSIFICATION: {FULL: "200k", SHORT: "50k"},
+}
 WORDS, LETTERS = {"tokenizer": "word"}, {"tokenizer": "char"}
 TEXTS: dict[str, dict[str, dict[str, Any]]] = {  # task → text → its tokenizer
     LANGUAGE: {"wikitext": {"tokenizer": "bpe"}, "shakespeare": LETTERS, "phrasebook": WORDS},
     TRANSLATION: {"pairs": WORDS, "multi30k": {}, "tatoeba": {}},
+    CLASSIFICATION: {"speakers": {}, "blimp": {}, "novels": {}},
 }
-SIZES = ((LANGUAGE, "tiny"), (LANGUAGE, "small"), (TRANSLATION, "tiny"))
+SIZES = [
+    *((LANGUAGE, "tiny"), (LANGUAGE, "small"), (TRANSLATION, "tiny"), (TRANSLATION, "small")),
+    *((CLASSIFICATION, "tiny"), (CLASSIFICATION, "small")),
+]
 
 
 def question(texts: Path, task: str, size: str, text: str, price: str) -> Question:
-    looks = {"validation_pairs": 200} if task == TRANSLATION else {"validation_tokens": 8000, "compile": "off"}
-    settings: dict[str, dict[str, Any]] = {"training": LOOKS | looks, "data": TEXTS[task][text]}
     names = tuple(system.name for system in SYSTEMS if system.task == task and system.trained != "counting")
-    return Question(names, str(texts / text), "tokens", BUDGETS[task, price], 1, size, settings, tune=TRIALS)
+    looks = looks_of(task, text)
+    return Question(names, str(texts / text), "tokens", BUDGETS[task][price], 1, size, looks, tune=TRIALS)
+
+
+def looks_of(task: str, text: str) -> dict[str, dict[str, Any]]:
+    """The settings that are the same in every trial on a text."""
+    looks = {"validation_tokens": 8000, "compile": "off"} if task == LANGUAGE else {"validation_pairs": 200}
+    looks = {"validation_pairs": 1000} if task == CLASSIFICATION else looks
+    return {"training": LOOKS | looks, "data": dict(TEXTS[task][text])}
+
+
+def classifier_plan(place: Path, texts: Path, size: str, text: str, price: str) -> Plan:
+    """The trials of the classifier on a text, at the points that `compare --tune` would take."""
+    given = looks_of(CLASSIFICATION, text)
+    given["data"]["corpus"] = str(texts / text)
+    given["training"]["budget"] = BUDGETS[CLASSIFICATION][price]
+    space, entrants = space_of(compose_recipe("classifier", size=size), {}), []
+    for number in range(1, TRIALS + 1):
+        settings = {part: given.get(part, {}) | values for part, values in draw(space, number).items()}
+        recipe, seed = compose_recipe("classifier", size=size, settings=given | settings), FIRST_SEED + number
+        entrants.append(Entrant(f"classifier-trial{number}", None, False, recipe, (seed + TRIALS * (price == SHORT),)))
+    asked = {"task": CLASSIFICATION, "size": size, "text": text, "price": price}
+    facts = {"split": "valid", "corpus": {"name": text}, "target_parameters": None}
+    if not (place / "comparison.json").exists():
+        open_data(entrants[0].recipe).tokenizers.save(place)
+        Plan(place, asked, "tokens", entrants[0].recipe.training.limit.amount, "tokens", tuple(entrants), facts).write()
+    return Plan.read(place, asked)
 
 
 def plan_folder(folder: Path, task: str, size: str, text: str, price: str) -> Path:
@@ -108,12 +150,15 @@ def plans(folder: Path, texts: Path, price: str) -> dict[tuple[str, str, str], P
     found = {}
     for task, size in SIZES:
         for text in TEXTS[task]:
-            place, asked = plan_folder(folder, task, size, text, price), question(texts, task, size, text, price)
+            place = plan_folder(folder, task, size, text, price)
+            place.mkdir(parents=True, exist_ok=True)
+            if task == CLASSIFICATION:
+                found[task, size, text] = classifier_plan(place, texts, size, text, price)
+                continue
             rows = trial_rungs(question(texts, task, size, text, FULL))
             if price == SHORT:
                 rows = [replace(rung, seed=rung.seed + TRIALS) for rung in rows]
-            place.mkdir(parents=True, exist_ok=True)
-            found[task, size, text] = open_plan(asked, place, trials=rows)
+            found[task, size, text] = open_plan(question(texts, task, size, text, price), place, trials=rows)
     return found
 
 
@@ -189,7 +234,7 @@ def _begin(kernels: bool) -> None:
 @cache
 def _opened(place: Path) -> tuple[Plan, Tokenizers]:
     plan = Plan.read(place)
-    return plan, plan.tokenizers
+    return plan, Tokenizers.load(place, has_source(plan.entrants[0].recipe))
 
 
 class _NoFiles(Checkpointer):
@@ -249,7 +294,7 @@ def _one(place: Path, label: str) -> str:
     )
 
 
-def write_texts(folder: Path, shakespeare: Path, multi30k: Path, tatoeba: Path) -> None:
+def write_texts(folder: Path, shakespeare: Path, multi30k: Path, tatoeba: Path, blimp: Path, novels: Path) -> None:
     for name, path in (("wikitext", "wikitext-2"), ("phrasebook", "phrasebook"), ("shakespeare", str(shakespeare))):
         for split, read in open_corpus(path).splits.items():
             _write(folder / name / f"{split}.txt", list(islice(read, 12_000 if name == "wikitext" else None)))
@@ -266,10 +311,40 @@ def write_texts(folder: Path, shakespeare: Path, multi30k: Path, tatoeba: Path) 
     for name, each in (
         ("tatoeba", rows[:20_000]),
         ("pairs", [f"{pair.source}\t{pair.target}" for pair in make_pairs(12_000, seed=1, longest=12)]),
+        ("speakers", speakers(shakespeare.read_text(encoding="utf-8"))),
+        ("blimp", minimal_pairs(blimp)),
+        ("novels", paragraphs(novels)),
     ):
         held = len(each) // 40
         for split, lines in {"valid": each[:held], "test": each[held : 2 * held], "train": each[2 * held :]}.items():
             _write(folder / name / f"{split}.tsv", lines)
+
+
+def speakers(text: str) -> list[str]:
+    """Lines of the ten most frequent speakers, in random order."""
+    speeches = [part.split("\n") for part in text.split("\n\n")]
+    often = [name for name, _ in Counter(lines[0] for lines in speeches).most_common(10)]
+    rows = [f"{line}\t{name.rstrip(':')}" for name, *lines in speeches if name in often for line in lines if line]
+    Random("speakers").shuffle(rows)
+    return rows
+
+
+def minimal_pairs(path: Path) -> list[str]:
+    """10,000 minimal pairs, the sentences of a pair one after the other."""
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
+        pairs = [json.loads(line) for line in stream]
+    chosen = Random("blimp").sample(pairs, 10_000)
+    return [row for pair in chosen for row in (f"{pair['sentence_good']}\tgood", f"{pair['sentence_bad']}\tbad")]
+
+
+def paragraphs(path: Path) -> list[str]:
+    """2,000 paragraphs of 8 words and more, cut after 40, from each of ten places, in random order."""
+    with lzma.open(path, "rt", encoding="utf-8") as stream:
+        lines = [words for line in stream if len(words := line.split()) >= 8]
+    starts = [len(lines) * place // 10 for place in range(10)]
+    rows = [f"{' '.join(words[:40])}\t{n}" for n, start in enumerate(starts) for words in lines[start : start + 2000]]
+    Random("novels").shuffle(rows)
+    return rows
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
@@ -364,7 +439,10 @@ if __name__ == "__main__":
     parser.add_argument("given", nargs="*", type=Path)
     parser.add_argument("--minutes", type=float, default=math.inf, help="no trial begins later")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--only", help="a task and a size, such as 'translation small'")
     given = parser.parse_args()
+    if given.only:
+        SIZES[:] = [each for each in SIZES if " ".join(each) in given.only.split(",")]
     if given.what == "texts":
         write_texts(given.folder, *given.given)
     elif given.what == "table":
