@@ -16,9 +16,9 @@ from regard.report.svg import line_chart
 from regard.report.table import significant
 
 UNTUNED = (
-    "Untuned on this text: every system uses its default settings. Those of language models at sizes tiny and small, "
-    "and of translators at size tiny, come from 6 trials of each system on three texts; others were not tuned with "
-    "equal effort. --tune 8 gives each system 8 trials on this text."
+    "Untuned on this text: every system uses its default settings. Those of sizes tiny and small come from 6 trials of "
+    "each system on three texts; others were not tuned with equal effort. --tune 8 gives each system 8 trials on this "
+    "text."
 )
 
 

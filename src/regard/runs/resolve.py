@@ -9,15 +9,19 @@ memorized within minutes. So by default a corpus is read at most `MAX_EPOCHS` ti
 `EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`.
 
 A large GPU takes nearly as long for a few thousand tokens as for `FULL_STEP`. There, translators of size medium and
-large take fewer steps of this size, with a learning rate that grows with the square root of their tokens. The default
-settings of some language models were tuned for few tokens. With a budget in seconds, such a GPU reads the text dozens
-of times, so there they get the settings in the section [SIZE.long] of their file instead.
+large take fewer steps of this size, with a learning rate that grows with the square root of their tokens.
+
+The default settings of some systems were tuned for few tokens. In a long training run, they get the settings in the
+section [SIZE.long] of their file instead: with a budget in seconds on a large GPU, and translators also without a
+budget or with one of more than `LONG` tokens. With a budget in seconds, such a GPU could read a text dozens of times,
+so a language model ends after `EPOCHS` of them, but not before `MIN_STEPS` steps.
 
 With a budget in seconds, the number of steps depends on the machine, so validations are spread over the time.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -43,6 +47,9 @@ EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
 DROPOUT = 0.3
 FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
 ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
+LONG = 2e6  # target tokens: twice as many as the defaults of translators were tuned for
+EPOCHS, MIN_STEPS = 20, 2000
+MAX_RATE = 2e7  # tokens per second that no GPU reaches in training
 VALIDATIONS, MINUTE = 10, 60  # minimum number in a budget in seconds; a long one has one per minute
 BY_FILE = "size"  # in a recipe's `given`: no size was chosen, and the file is small
 SMALL_FILE = 200_000  # bytes: on a smaller file, the smallest model size learns as much in less time
@@ -66,12 +73,11 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
         recipe = recipe.replace(training=changes)
         tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
         notes.append(f"Training: steps of {tokens} tokens, to fill this GPU, and a learning rate of {rate:g}.")
-    if changes := long_training_defaults(recipe, memory):
-        recipe = recipe.replace(**changes)
-        tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
+    if limit := epoch_limit(recipe.training, corpus.tokens, memory, recipe.given):
+        recipe = recipe.replace(training={"epochs": limit})
         notes.append(
-            f"Training: steps of {tokens} tokens and a learning rate of {rate:g}, because this GPU reads the text many "
-            "times in the budget."
+            f"Training: this GPU reads the text at most {limit} times, because more would overfit; --training.epochs 0 "
+            "uses the whole budget."
         )
     if changes := validation_schedule(recipe.training, recipe.given):
         recipe = recipe.replace(training=changes)
@@ -80,7 +86,11 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
             f"Training: up to {count}, spread evenly over the budget; --training.evaluate-every N makes one "
             "every N steps."
         )
-    changes = small_corpus_defaults(recipe.training, corpus.tokens, corpus.longest, recipe.given)
+    given, training = recipe.given, recipe.training
+    if training.epochs and not training.budget and "training.steps" not in given:
+        steps = math.ceil(training.epochs * corpus.tokens / training.batch_tokens)
+        recipe, given = recipe.replace(training={"steps": 2 * steps}), given | {"training.steps"}  # the epochs end it
+    changes = small_corpus_defaults(recipe.training, corpus.tokens, corpus.longest, given)
     built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # comparisons set what they need
     if changes and not built_in:
         recipe = recipe.replace(training=changes)
@@ -104,15 +114,24 @@ def resolve_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokenize
 
 
 def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
-    """The recipe with threads, device, precision and, for `pairs` training pairs, dropout; and a sentence if chosen."""
-    recipe = recipe.replace(training=resolve_device(recipe.training))
+    """The recipe with threads, device, precision, the settings of a long training run and, for `pairs` training pairs,
+    dropout; and sentences about what was chosen."""
+    recipe, notes = recipe.replace(training=resolve_device(recipe.training)), []
+    if isinstance(recipe.training, GradientTraining):
+        device = torch.device(recipe.training.device)
+        memory = device_memory(device) if device.type == "cuda" else 0
+        if changes := long_training_defaults(recipe, memory):
+            recipe = recipe.replace(**changes)
+            tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
+            notes.append(
+                f"Training: steps of {tokens} tokens and a learning rate of {rate:g}, which suit a long training run."
+            )
     if getattr(recipe.model, "dropout", None) != BY_CORPUS:
-        return recipe, []
+        return recipe, notes
     chosen = dropout_for(pairs)
     many = "few and quickly memorized" if chosen == dropout_for(0) else "many"
-    return recipe.replace(model={"dropout": chosen}), [
-        f"Dropout: {chosen}, because {group_digits(pairs)} pairs are {many}."
-    ]
+    notes.append(f"Dropout: {chosen}, because {group_digits(pairs)} pairs are {many}.")
+    return recipe.replace(model={"dropout": chosen}), notes
 
 
 def resolve_device(settings: GradientTraining | CountTraining) -> dict[str, Any]:
@@ -188,8 +207,13 @@ def sets_steps(given: Collection[str]) -> bool:
 
 
 def long_training_defaults(recipe: Recipe, memory: float) -> dict[str, dict[str, Any]]:
-    """The settings to change, by section, for a budget in seconds on a GPU with `memory` bytes, 0 on a CPU."""
-    if memory < ROOM or recipe.training.limit.unit != "seconds" or sets_steps(recipe.given):
+    """The settings to change, by section, in a long training run on a GPU with `memory` bytes, 0 on a CPU."""
+    limit = recipe.training.limit
+    if limit.unit == "seconds":
+        is_long = memory >= ROOM
+    else:
+        is_long = recipe.training.on_pairs and (limit.unit == "steps" or limit.amount > LONG)
+    if not is_long or sets_steps(recipe.given):
         return {}
     changes: dict[str, dict[str, Any]] = {}
     for name, value in sizes_of(recipe.system).of(recipe.size, "long").items():
@@ -197,6 +221,17 @@ def long_training_defaults(recipe: Recipe, memory: float) -> dict[str, dict[str,
         if f"{part}.{name}" not in recipe.given:
             changes.setdefault(part, {})[name] = value
     return changes
+
+
+def epoch_limit(settings: GradientTraining, tokens: int, memory: float, given: Collection[str]) -> int:
+    """The number of epochs after which a language model ends in a budget in seconds on a GPU with `memory` bytes; 0 if
+    there is no limit, or the budget is too short to reach it. `given` as above."""
+    limit = settings.limit
+    if memory < ROOM or limit.unit != "seconds" or not limit.whole or settings.on_pairs:
+        return 0  # a comparison gives all systems the same seconds of steps
+    if sets_steps(given) or "training.epochs" in given or EPOCHS * tokens > MAX_RATE * limit.amount:
+        return 0
+    return max(EPOCHS, math.ceil(MIN_STEPS * settings.batch_tokens / tokens))
 
 
 def validation_schedule(settings: GradientTraining, given: Collection[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from regard.training.distributed import Group
-from regard.training.hyperparameters import GradientTraining
+from regard.training.hyperparameters import Budget, GradientTraining
 from regard.training.validation import best_words
 
 SAVED_SECONDS = 60.0  # between checkpoints at most, in one process …
@@ -56,8 +56,11 @@ class Progress:
 class BudgetClock:
     """The budget of a training and the seconds it is measured in; every process reads the clock of rank 0."""
 
-    def __init__(self, settings: GradientTraining, progress: Progress, group: Group) -> None:
+    def __init__(self, settings: GradientTraining, progress: Progress, group: Group, steps_per_epoch: int = 0) -> None:
         self.settings, self.limit, self.progress, self.group = settings, settings.limit, progress, group
+        self.last_step = settings.epochs * steps_per_epoch  # 0 = no limit
+        if self.last_step and self.limit.unit == "steps":
+            self.limit = Budget(min(self.limit.amount, self.last_step), "steps")
         self.began, self.earlier = time.perf_counter(), 0.0  # start of this command; `elapsed` of earlier commands
         self.ending = 0.0  # seconds of the validation and the checkpoint at the end
         self.saving = 0.0  # seconds of the last checkpoint
@@ -84,14 +87,23 @@ class BudgetClock:
         seconds = self.progress.elapsed if self.limit.whole else self.progress.seconds
         return float({"steps": self.progress.step, "tokens": self.progress.tokens, "seconds": seconds}[self.limit.unit])
 
-    def fraction(self, spent: float | None = None, parts: int = 1) -> float:
-        """Fraction of the budget used (times `parts`). For a whole command, only the time after the first step
-        counts, at least half of it."""
-        spent = self.spent() if spent is None else spent
+    def fraction(self) -> float:
+        """Fraction of the budget used, or of the epochs if they end sooner."""
+        return self._used(self.spent(), self.progress.step)
+
+    def _used(self, spent: float, step: int, parts: int = 1) -> float:
+        """`parts` times the fraction used at a step. For a whole command, only the time after the first step counts,
+        at least half of it."""
+        epochs = parts * step / self.last_step if self.last_step else 0.0
         if not self.whole_command:
-            return parts * spent / self.limit.amount
+            return max(epochs, parts * spent / self.limit.amount)
         steps = self.limit.amount - self.ending - self.writing - self.progress.started
-        return parts * max(0.0, spent - self.progress.started) / max(steps, self.limit.amount / 2)
+        return max(epochs, parts * max(0.0, spent - self.progress.started) / max(steps, self.limit.amount / 2))
+
+    @property
+    def ended_by_epochs(self) -> bool:
+        """True if the epochs ended the training before its budget was used."""
+        return 0 < self.last_step <= self.progress.step and self.limit.unit != "steps"
 
     def sync(self, stop: bool = False, writing: float = 0.0) -> bool:
         """Sets the clocks to those of rank 0, in every process; returns whether any process received a stop signal."""
@@ -120,7 +132,9 @@ class BudgetClock:
             )
             if early:
                 return False
-        made, due = (int(self.fraction(spent, settings.validations)) for spent in (progress.validated, self.spent()))
+        last = progress.history[-1][0] if progress.history else 0
+        moments = ((progress.validated, last), (self.spent(), progress.step))
+        made, due = (int(self._used(spent, step, settings.validations)) for spent, step in moments)
         return due > made
 
     def checkpoint_is_due(self, validated: bool, *, stops: bool, busy: bool) -> bool:

@@ -12,6 +12,7 @@ from regard.base.settings import RATE, CheckedSettings, setting
 RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
 MAX_BUDGET = 1e15  # maximum of a budget, in any unit
 MAX_THREADS = 4096
+MAX_EPOCHS = 1_000_000
 SWITCH = ("auto", "on", "off")
 
 
@@ -26,6 +27,12 @@ class GradientTraining(CheckedSettings):
         "",
         "a time for the whole command (60s, 10m, 2h) or for the steps only (`60s of steps`), or a number of tokens "
         "(5M); empty = use steps",
+    )
+    epochs: int = setting(
+        0,
+        "end after reading the training text this often, even if the budget is not used up; 0 = no limit",
+        ge=0,
+        le=MAX_EPOCHS,
     )
     batch_tokens: int = setting(4096, "tokens in one optimizer step", ge=1)
     accumulate: int = setting(

@@ -94,7 +94,7 @@ class Trainer:
         )
         self.average = WeightAverage(settings.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
-        self.clock = BudgetClock(settings, Progress(), self.group)
+        self.clock = BudgetClock(settings, Progress(), self.group, batches.steps_per_epoch)
         self.files = Checkpointer(
             folder,
             model,
@@ -175,6 +175,8 @@ class Trainer:
                     log.write_pending()
                     self.save()
                     raise log.failure or Stopped(self.progress.step, self.stop_signal)
+            if clock.ended_by_epochs:
+                bar.say(f"ending: the text was read {pluralize(self.settings.epochs, 'time')} (training.epochs)")
             if not self.progress.history or self.progress.history[-1][0] != self.progress.step:
                 self._validate(log)
             self.progress.finished = True

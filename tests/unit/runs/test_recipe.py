@@ -144,8 +144,9 @@ def test_settings_cannot_be_changed_in_place():
 
 
 LEARNING = {
-    "steps": (2000, {"ge": 1}), "budget": ("", {}), "batch_tokens": (4096, {"ge": 1}),
-    "accumulate": (1, {"ge": 1}), "optimizer": ("adamw", {}), "learning_rate": (1e-3, {"gt": 0}),
+    "steps": (2000, {"ge": 1}), "budget": ("", {}), "epochs": (0, {"ge": 0, "le": 1_000_000}),
+    "batch_tokens": (4096, {"ge": 1}), "accumulate": (1, {"ge": 1}),
+    "optimizer": ("adamw", {}), "learning_rate": (1e-3, {"gt": 0}),
     "schedule": ("cosine", {}), "decay": (0.8, {"gt": 0, "le": 1}), "decay_after": (5, {"ge": 0}),
     "warmup": (100, {"ge": 0}), "weight_decay": (0.01, {"ge": 0}), "beta2": (0.99, {"ge": 0, "lt": 1}),
     "clip": (1.0, {"ge": 0}), "ema": (0.0, {"ge": 0, "lt": 1}),

@@ -60,7 +60,7 @@ def test_a_large_corpus_changes_nothing(system):
 
 
 def test_whoever_says_how_long_is_obeyed():
-    recipe = compose("transformer", "small")
+    recipe = compose("transformer", "medium")
     assert small_corpus_defaults(recipe.training, 1000, 64, {"training.steps"}) == {}
     changes = small_corpus_defaults(recipe.training, 15_000, 64, {"training.budget"})
     assert not {"steps", "patience"} & changes.keys()
@@ -168,13 +168,77 @@ def test_only_a_budget_in_seconds_on_a_gpu_with_room_is_long_and_what_is_given_s
     assert "warmup" not in long("gpt", training={"budget": "20s", "warmup": 7})["training"]
 
 
+@pytest.mark.parametrize("system", ["seq2seq", "bahdanau", "transformer"])
+def test_a_translator_is_tuned_for_few_tokens_and_otherwise_has_its_long_settings(system):
+    tuned, on_cpu = compose(system, "small"), {"memory": 0}
+    assert long(system, budget="2M", **on_cpu) == long(system, budget="20s", **on_cpu) == {}
+    assert long(system, budget="", training={"budget": "", "learning_rate": 0.01}, **on_cpu) == {}
+    several = [long(system, budget="2000001", **on_cpu), long(system, budget="", **on_cpu), long(system, budget="20s")]
+    for changes in several:
+        after = tuned.replace(**changes)
+        assert after.training.learning_rate == 0.001 < tuned.training.learning_rate
+        assert (after.training.batch_tokens, after.training.evaluate_every) == (4096, 300)
+        assert after.training.warmup > 2 * tuned.training.warmup
+        seen = [each.training.evaluate_every * each.training.batch_tokens for each in (tuned, after)]
+        assert seen[0] == seen[1]  # validations are as far apart
+
+
 def test_long_settings_are_said_and_kept_in_the_recipe(monkeypatch):
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
+    monkeypatch.setattr(resolve, "resolve_device", lambda settings: {"device": "cuda"})
+    before = compose("gpt", "small", {"training": {"budget": "20s"}})
+    after, notes = resolve.resolve_machine(before, 0)
+    assert (after.training.batch_tokens, after.training.learning_rate, after.model.dropout) == (4096, 0.001, 0.1)
+    assert "steps of 4096 tokens and a learning rate of 0.001, which suit a long training run" in "".join(notes)
+
+
+@pytest.mark.parametrize("pairs, dropout", [(1000, 0.3), (10**7, 0.1)])
+def test_long_training_of_a_translator_chooses_its_dropout_by_the_pairs(pairs, dropout):
+    after, notes = resolve.resolve_machine(compose("transformer", "small", {"training": {"device": "cpu"}}), pairs)
+    assert after.model.dropout == dropout
+    assert f"Dropout: {dropout}" in "".join(notes)
+    given = compose("transformer", "small", {"training": {"device": "cpu"}, "model": {"dropout": 0.25}})
+    assert resolve.resolve_machine(given, pairs)[0].model.dropout == 0.25
+
+
+def limited(tokens, budget="60s", memory=ROOM, system="gpt", **settings):
+    recipe = compose(system, "small", {"training": {"budget": budget, **settings}})
+    return resolve.epoch_limit(recipe.training, tokens, memory, recipe.given)
+
+
+def test_in_seconds_on_a_gpu_a_text_is_read_twenty_times_and_for_two_thousand_steps_at_least():
+    assert limited(2_000_000) == 20
+    assert limited(20_000) == 2000 * 1024 // 20_000 + 1
+    assert limited(60 * 10**6) == 20
+    assert limited(60 * 10**6 + 1) == 0  # no GPU reads it 20 times in a minute
+    for other in (
+        limited(2_000_000, budget="5M"),
+        limited(2_000_000, budget="60s of steps"),
+        limited(2_000_000, budget=""),
+        limited(2_000_000, memory=ROOM - 1),
+        limited(2_000_000, system="transformer"),
+        limited(2_000_000, learning_rate=0.01),
+        limited(2_000_000, epochs=0),
+        limited(2_000_000, epochs=3),
+    ):
+        assert other == 0
+
+
+def test_the_epoch_limit_is_said_and_kept_in_the_recipe(monkeypatch):
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
     monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
     before = compose("gpt", "small", {"training": {"budget": "20s"}})
-    after, notes = resolve.resolve(before, resolve.CorpusFacts(10**8, 128, fills_gpu=True))
-    assert (after.training.batch_tokens, after.training.learning_rate, after.model.dropout) == (4096, 0.001, 0.1)
-    assert "reads the text many times" in "".join(notes)
+    after, notes = resolve.resolve(before, resolve.CorpusFacts(2 * 10**6, 128, fills_gpu=True))
+    assert after.training.epochs == 20
+    assert "at most 20 times" in "".join(notes)
+    assert "--training.epochs 0" in "".join(notes)
+
+
+@pytest.mark.parametrize("more, steps", [({}, 2 * 30 * 1000), ({"steps": 7}, 7), ({"budget": "5M"}, 8000)])
+def test_epochs_replace_the_default_number_of_steps(more, steps):
+    recipe = compose("gpt", "small", {"training": {"epochs": 30, **more}})
+    after, _ = resolve.resolve(recipe, resolve.CorpusFacts(1000 * 1024, 128))
+    assert (after.training.epochs, after.training.steps) == (30, steps)
 
 
 def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):

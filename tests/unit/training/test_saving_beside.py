@@ -175,7 +175,7 @@ def test_the_end_of_a_budget_leaves_the_time_that_the_last_files_took(tmp_path, 
     one.files.writer.took = {"weights": 2.0, "checkpoint": 6.0}
     one._sync()
     one.progress.started, one.clock.ending = 10.0, 12.0
-    assert one.clock.fraction(45.0) == 35.0 / (100.0 - 10.0 - 12.0 - 8.0)
+    assert one.clock._used(45.0, 0) == 35.0 / (100.0 - 10.0 - 12.0 - 8.0)
 
 
 def test_while_files_are_written_the_time_of_those_before_them_is_left(beside):

@@ -318,6 +318,34 @@ def test_of_steps_and_tokens_so_many_validations_are_made_evenly(tmp_path, valid
         assert [step for step, _ in at.history] == [math.ceil(50 * n / validations) for n in range(1, validations + 1)]
 
 
+@pytest.mark.parametrize("budget", ["100s of steps", "100s", "1M", ""])
+def test_epochs_end_a_training_before_its_budget_with_all_validations_and_the_lowest_rate(
+    tmp_path, clock, budget, monkeypatch
+):
+    monkeypatch.setattr(loop, "progress", bar := Bar())
+    one = small(tmp_path, budget=budget, epochs=3, steps=100, validations=5, evaluate_every=1, schedule="cosine")
+    one = counting(one, clock, 0.25)
+    ends, rates, step = 3 * one.batches.steps_per_epoch, [], one.step
+
+    def noting():
+        rates.append(one.learning_rate / one.settings.learning_rate)
+        return step()
+
+    one.step = noting
+    at = one.train()
+    assert at.step == ends < 100
+    assert [step for step, _ in at.history] == [math.ceil(ends * n / 5) for n in range(1, 6)]
+    assert rates[-1] == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi * (ends - 1) / ends)) / 2)
+    notes = [note for note in bar.said if "training.epochs" in note]
+    assert notes == ["ending: the text was read 3 times (training.epochs)"] * bool(budget)
+    assert bar.began[1:] == ((ends, 0.0, " steps") if not budget else bar.began[1:])
+
+
+def test_a_budget_that_ends_before_the_epochs_is_used_as_without_them(tmp_path):
+    one = counting(small(tmp_path, budget=str(5 * 128), epochs=1000))
+    assert one.train().step == 5
+
+
 def test_every_number_of_validations_is_made_whatever_the_number_of_steps(tmp_path):
     """Also where 49 times 1/49 is less than 1."""
     for steps in range(1, 60):
