@@ -43,8 +43,8 @@ _getting_ready: list[Thread] = []
 
 
 def get_ready(device: torch.device, settings: object = None) -> None:
-    """Starts a GPU's context, the libraries of a training step, this package's modules and Triton's compiler in a
-    thread, for which a process waits before it ends; and loads the kernels known for a model with these `settings`."""
+    """Starts a GPU's context, this package's modules and Triton's compiler in a thread, for which a process waits
+    before it ends. To train a model with these `settings`, also the libraries of a step and the model's kernels."""
     if device.type == "cuda":
         thread = Thread(target=_ready, args=(device, settings), name="get ready")
         _getting_ready[:] = [thread]
@@ -55,7 +55,10 @@ def _ready(device: torch.device, settings: object) -> None:
     sys.setswitchinterval(OFTEN)  # PyTorch gives the lock away at each operation, so the other work would wait as often
     try:
         with suppress(Exception):
-            _load_libraries(device)
+            torch.cuda.init()
+            torch.empty(1, device=device)
+            if settings is not None:
+                _load_libraries(device)
             rows()
             if needs_triton(device) is None:
                 _load_compiler()
@@ -68,7 +71,6 @@ def _ready(device: torch.device, settings: object) -> None:
 @cache
 def _load_libraries(device: torch.device) -> None:
     """Takes a small step with products, attention, a loss and AdamW: the first of a process loads their libraries."""
-    torch.cuda.init()
     x = torch.ones(64, 64, device=device, requires_grad=True)
     with torch.autocast(device.type, torch.bfloat16):
         y = F.gelu(F.layer_norm(F.linear(x, x, x[0]), (64,))).view(1, 1, 64, 64)
@@ -91,7 +93,9 @@ def _load_kernels(device: torch.device, settings: object) -> None:
     from triton.runtime.jit import MockTensor
 
     def real(value: Any) -> Any:
-        return MockTensor(getattr(torch, value[0])) if isinstance(value, list) else value
+        if isinstance(value, dict):
+            return MockTensor(getattr(torch, value["tensor"]))
+        return tuple(map(real, value)) if isinstance(value, list) else value
 
     torch.cuda.set_device(device)
     for module, name, arguments, options in _kernels_of(device, settings):
@@ -117,7 +121,9 @@ def describe_launch(kernel: Any, arguments: Sequence[Any], options: dict[str, An
 
     def told(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.data_ptr() % ALIGNED == 0:
-            return [str(value.dtype).removeprefix("torch.")]
+            return {"tensor": str(value.dtype).removeprefix("torch.")}
+        if isinstance(value, tuple):
+            return [told(part) for part in value]
         if value is None or isinstance(value, bool | int | float | str):
             return value
         raise TypeError
