@@ -206,7 +206,7 @@ class CapturedStep(StepRunner):
         )
         self.padded: padded_step.PaddedStep | None = None
         self.compiling = Compiling()
-        self.began = False
+        self.began = self.took_written = False
 
     def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         trainer = self.trainer
@@ -219,6 +219,9 @@ class CapturedStep(StepRunner):
                 if (found := self._as_written(batch)) is not None:
                     return found
             self.compiling.wait()
+            if self.took_written:
+                torch.cuda.empty_cache()  # a graph has a pool of its own
+                self.took_written = False
         if self.padded is not None:
             self.padded.refresh()
         count = batch.count if isinstance(batch, Batch) else int(batch.lengths.sum())
@@ -239,7 +242,7 @@ class CapturedStep(StepRunner):
 
     def _as_written(self, batch: Batch | PairBatch) -> tuple[Tensor, int] | None:
         """The step by the written methods; None if they need more memory than there is."""
-        trainer = self.trainer
+        trainer, self.took_written = self.trainer, True
         try:
             with as_written(trainer, trainer.objective):
                 return self._by_pytorch(batch)
@@ -258,11 +261,13 @@ class CapturedStep(StepRunner):
         if self.begins_as_written and begins:
             return False
         waits = not self.begins_as_written or trainer.settings.limit.unit != "seconds"
-        if not waits and not self.compiling.is_done():
+        done = self.compiling.is_done()
+        if is_compiled(trainer.device, *told):
+            return True
+        if not waits and not done:
             return False
         self.compiling.wait()
-        if not is_compiled(trainer.device, *told):
-            self.compiling = self._compile(batch, state, told)
+        self.compiling = self._compile(batch, state, told)
         return waits or self.compiling.is_done()
 
     def _told(self, batch: TensorBatch) -> tuple[object, ...]:
