@@ -178,8 +178,8 @@ def show(what: str, found: dict[str, Any], imported: float, most: int) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["--inner"]:
-        began, most, out, *words = sys.argv[2:]
-        return train_watched(float(began), int(most), Path(out), words)
+        began, last, out, *given = sys.argv[2:]
+        return train_watched(float(began), int(last), Path(out), given)
     parser = argparse.ArgumentParser(description="How soon a training takes its first step.")
     parser.add_argument("--before", type=Path, metavar="PATH", help="the root of the source tree before a change")
     parser.add_argument("--systems", nargs="*", default=list(COMMANDS), choices=COMMANDS)

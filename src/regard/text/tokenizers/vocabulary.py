@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
+from typing import Literal
 from unicodedata import is_normalized
 
 import numpy as np
@@ -31,7 +32,7 @@ from regard.text.tokenizers.engine import (
 MAX_BPE_SYMBOLS, CHARACTERS_PER_SYMBOL = 8000, 200  # the default size: few enough that each symbol is frequent
 MAX_BPE_BYTES = 64 << 20  # of text that byte pairs are learned from: of a longer one, lines drawn at random
 MAX_WORD_CHARACTERS = 1000  # characters that byte pairs are learned from as one word
-FORMS = {normalizers.NFC: "NFC", normalizers.NFKC: "NFKC"}
+FORMS: dict[type, Literal["NFC", "NFKC"]] = {normalizers.NFC: "NFC", normalizers.NFKC: "NFKC"}
 LONG_RUN = re.compile(rf"\s{{{MAX_WORD_CHARACTERS + 1}}}|\S{{{MAX_WORD_CHARACTERS + 1}}}")
 
 
