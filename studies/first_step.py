@@ -30,12 +30,13 @@ from typing import Any
 from first_seconds import Node, stack
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = {  # and the steps of a warm run, of which the last two thirds are timed
-    "gpt": ("train gpt --size small --data wikitext-2", 600),
-    "lstm": ("train lstm --size small --data wikitext-2", 600),
-    "transformer": ("train transformer --size medium --data multi30k --data.source de --data.target en", 60),
+COMMANDS = {  # and the steps of a cold and of a warm run, of which the last two thirds are timed
+    "gpt": ("train gpt --size small --data wikitext-2", 8, 600),
+    "lstm": ("train lstm --size small --data wikitext-2", 8, 600),
+    "transformer": ("train transformer --size medium --data multi30k --data.source de --data.target en", 60, 60),
 }
-COLD_STEPS, TREE_STEPS, INTERVAL = 8, 3, 0.01
+SYNCHRONIZED, TREE_STEPS, INTERVAL = 8, 3, 0.01  # the first steps that are waited for, those in the tree, seconds
+LIMIT = 90  # seconds of one run
 PHASES = {  # label → a name in the stack; the first that is found counts
     "import torch": ("import torch",),
     "step": ("training.loop.step",),
@@ -102,7 +103,7 @@ class Watched(threading.Thread):
         def noted_step(trainer: Any) -> Any:
             found = step(trainer)
             number = len(self.steps) + 1
-            if trainer.device.type == "cuda" and (number <= COLD_STEPS or number in (self.most // 3, self.most)):
+            if trainer.device.type == "cuda" and (number <= SYNCHRONIZED or number in (self.most // 3, self.most)):
                 import torch
 
                 torch.cuda.synchronize()
@@ -141,12 +142,18 @@ def run(tree: Path, caches: Path, words: str, most: int) -> dict[str, Any]:
         own = {"REGARD_CACHE": "regard", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, paths)), "PYTHONSAFEPATH": ""}
         environment |= {name: str(caches / place) for name, place in own.items()}
+        if data := os.environ.get("REGARD_DATA"):
+            environment["REGARD_DATA"] = os.path.abspath(data)
         inner = [sys.executable, __file__, "--inner", str(time.perf_counter()), str(most), str(out)]
         command = [*inner, *words.split(), "--run", f"{folder}/run"]
-        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+        try:
+            said = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=LIMIT)
+            error = said.stderr
+        except subprocess.TimeoutExpired:
+            error = f"not done after {LIMIT} s"
         if not out.exists():
-            print(done.stderr[-2000:], flush=True)
-            return {"steps": [(float("nan"), 0)], "phases": dict.fromkeys(PHASES, 0.0), "tree": done.stderr}
+            print(error[-2000:], flush=True)
+            return {"steps": [(float("nan"), 0)], "phases": dict.fromkeys(PHASES, 0.0), "tree": error}
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return found
 
@@ -164,9 +171,9 @@ def seconds_of_import(repeats: int = 3) -> float:
 def show(what: str, found: dict[str, Any], imported: float, most: int) -> None:
     steps, out = found["steps"], os.environ.get("OUT")
     first = steps[0][0]
-    after = " ".join(f"{at - before:.2f}" for (before, _), (at, _) in pairwise(steps[:COLD_STEPS]))
+    after = " ".join(f"{at - before:.2f}" for (before, _), (at, _) in pairwise(steps[:SYNCHRONIZED]))
     line = f"{what:32s} first step {first:6.2f} s = import torch + {first - imported:5.2f} s; the next: {after}"
-    if most > COLD_STEPS and len(steps) > 3:
+    if most > SYNCHRONIZED and len(steps) > 3:
         begin, (end, read) = steps[len(steps) // 3 - 1], steps[-1]
         line += f"; {(read - begin[1]) / (end - begin[0]):,.0f} tokens/s of steps {len(steps) // 3}-{len(steps)}"
     print(line, f"; {steps[-1][1]:,} tokens in {steps[-1][0]:.1f} s", sep="", flush=True)
@@ -183,8 +190,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How soon a training takes its first step.")
     parser.add_argument("--before", type=Path, metavar="PATH", help="the root of the source tree before a change")
     parser.add_argument("--systems", nargs="*", default=list(COMMANDS), choices=COMMANDS)
-    parser.add_argument("--budgets", nargs="*", default=["gpt:cold", "gpt:warm", "transformer:cold"])
-    parser.add_argument("--warm-steps", type=int, help="of every system, instead of 600 or 60")
+    parser.add_argument("--budgets", nargs="*", default=["gpt:cold", "transformer:cold"])
+    parser.add_argument("--steps", nargs=2, type=int, help="of a cold and a warm run, for every system")
     parser.add_argument("--budget", default="15s")
     options = parser.parse_args()
     trees = {"before": options.before.resolve(), "now": ROOT} if options.before else {"now": ROOT}
@@ -194,11 +201,10 @@ def main() -> None:
     print(f"import torch: {imported:.2f} s (median of 3, in a process of its own)", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for system in options.systems:
-            words, warm_steps = COMMANDS[system]
-            warm_steps = options.warm_steps or warm_steps
+            words, *steps = COMMANDS[system]
             for name, tree in trees.items():
                 caches = Path(folder) / f"{name}-{system}"
-                for kind, most in (("cold", COLD_STEPS), ("warm", warm_steps)):
+                for kind, most in zip(("cold", "warm"), options.steps or steps):
                     show(f"{system}, {kind}, {name}", run(tree, caches, words, most), imported, most)
         for asked in options.budgets:
             system, _, kind = asked.partition(":")
