@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -9,12 +10,16 @@ import torch
 from cuda_systems import NUMBERS, systems
 
 from regard.base.errors import RegardError, Stopped
+from regard.fast import compile_ahead
+from regard.fast.known_kernels import KnownKernels
 from regard.fast.table import install, is_swapped
 from regard.fast.training.captured_step import captures
 from regard.fast.training.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
 from regard.runs.recipe import compose
 from regard.systems import gpt
 from regard.systems.catalogue import load_class
+from regard.systems.lstm import LSTMModel
+from regard.systems.lstm import Settings as LSTMSettings
 from regard.text.batches.pair_batches import PairBatches
 from regard.text.batches.pair_shapes import ShapedPairBatches
 from regard.text.batches.text_batches import Streams, Windows
@@ -117,6 +122,53 @@ def test_a_captured_training_that_was_stopped_goes_on_where_it_was(settings, sto
     second.train()
     assert second.progress.step == whole.progress.step
     assert_same(second, whole)
+
+
+WITHOUT_DROPOUT = {
+    "lstm": lambda: LSTMModel(50, LSTMSettings(layers=2, width=64, dropout=0.0)),
+    "gpt": lambda: gpt.GPT(50, gpt.Settings(layers=2, width=64, heads=2, context=16, dropout=0.0)),
+}
+
+
+@pytest.mark.usefixtures("_exact")
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("budget", ["", "600s"])
+@pytest.mark.parametrize("name", WITHOUT_DROPOUT)
+def test_a_training_that_begins_as_written_goes_on_in_a_graph(name, budget, bf16, tmp_path, monkeypatch):
+    runs, losses, known = [], [], KnownKernels()
+    monkeypatch.setattr(compile_ahead, "compiled", lambda device: known)  # as in an empty cache
+    for capture in ("off", "on"):
+        torch.manual_seed(1)
+        batches = "stream" if name == "lstm" else "windows"
+        runs.append(trainer(tmp_path / capture, WITHOUT_DROPOUT[name](), capture, bf16, batches=batches, budget=budget))
+        runs[-1].model.train()
+        runs[-1].runner.begins_as_written = True
+        losses.append([runs[-1].step()[0] for _ in range(2)])
+        if capture == "on":
+            assert captured(runs[-1]).graph is None
+            runs[-1].runner.compiling.wait()
+        losses[-1] += [runs[-1].step()[0] for _ in range(15)]
+    assert captured(runs[1]).graph is not None
+    if bf16:
+        return torch.testing.assert_close(torch.stack(losses[0]), torch.stack(losses[1]), rtol=2e-2, atol=0.0)
+    assert_same(*runs, losses=losses)
+
+
+def test_kernels_that_are_loaded_ahead_are_those_that_a_step_launches(tmp_path, monkeypatch):
+    known = KnownKernels()
+    monkeypatch.setattr(compile_ahead, "compiled", lambda device: known)
+    for name, make in WITHOUT_DROPOUT.items():
+        run = trainer(tmp_path / name, make(), "on", True, batches="stream" if name == "lstm" else "windows")
+        run.model.train()
+        for _ in range(5):
+            run.step()
+        launches = compile_ahead._kernels_of(run.device, run.model.settings)
+        kernels = [getattr(import_module(module), kernel) for module, kernel, *_ in launches]
+        assert kernels
+        here = torch.cuda.current_device()
+        before = [set(kernel.device_caches[here][0]) for kernel in kernels]
+        compile_ahead._load_kernels(run.device, run.model.settings)
+        assert [set(kernel.device_caches[here][0]) for kernel in kernels] == before
 
 
 # -- pairs: a graph for each of a few shapes, and attention between short sentences ----------------------------------

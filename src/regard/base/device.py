@@ -6,13 +6,28 @@ import math
 import os
 import platform
 import sys
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from regard.base.errors import RegardError
 
 if TYPE_CHECKING:
     import torch
+
+
+def start_driver() -> None:
+    """Initializes the driver of NVIDIA GPUs, if there is one, in a thread, while torch is imported."""
+
+    def start() -> None:
+        with suppress(OSError, AttributeError):
+            import ctypes
+
+            ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+    if sys.platform == "linux" and os.path.exists("/dev/nvidiactl"):
+        Thread(target=start, name="driver", daemon=True).start()
 
 
 def pick_device(name: str) -> torch.device:

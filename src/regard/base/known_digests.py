@@ -20,9 +20,10 @@ from pathlib import Path
 
 from regard.base.cache import cache_folder, read_cached, write_cached
 from regard.base.errors import RegardError
-from regard.base.reading import open_file
+from regard.base.reading import PACKED, open_file
 
-MIN_BYTES = 1 << 24  # a smaller file is read in less than 0.05 s
+MIN_BYTES = 1 << 24  # a smaller file is read in less than 0.05 s …
+MIN_PACKED_BYTES = 1 << 21  # … and unpacked, if it is packed
 TICK = 3.0  # seconds; FAT has the coarsest clock, of two
 SAMPLES, SAMPLE_BYTES = 64, 4096
 
@@ -34,7 +35,8 @@ def known_digest(path: Path, kind: str, compute: Callable[[], str], *, tick: flo
     a file that only this process could have changed since.
     """
     state = _state(path)
-    if state[2] < MIN_BYTES or sys.platform == "win32":  # there ctime is the time of creation
+    least = MIN_PACKED_BYTES if path.suffix in PACKED else MIN_BYTES
+    if state[2] < least or sys.platform == "win32":  # there ctime is the time of creation
         return compute()
     name = hashlib.blake2b(f"{state[0]} {state[1]} {kind}".encode(), digest_size=16).hexdigest()
     record = cache_folder() / "tokens" / f"{name}.digest"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.base.device import start_driver
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
 from regard.cli.completion import complete_run, complete_target
@@ -86,6 +87,7 @@ def train(
     """
     began = time.perf_counter()  # before anything heavy is imported
     check_systems([target] if target is not None and not target.startswith("--") else [])
+    start_driver()
     from regard.runs.compose import compose_recipe
     from regard.runs.dry_run import dry_run as estimate
     from regard.runs.recipe import parse_overrides

@@ -148,6 +148,24 @@ def uninstall(thing: Any) -> None:
             del part.__dict__[name]
 
 
+@contextmanager
+def as_written(*things: Any) -> Iterator[None]:
+    """In this context, the written methods run."""
+    held = [
+        (part.__dict__, {name: value for name, value in vars(part).items() if is_swapped(value)})
+        for thing in things
+        for part in parts(thing)
+    ]
+    for attributes, swapped in held:
+        for name in swapped:
+            del attributes[name]
+    try:
+        yield
+    finally:
+        for attributes, swapped in held:
+            attributes.update(swapped)
+
+
 def installed(thing: Any, row: Row) -> bool:
     """True if this row replaces its method in this object."""
     return row in getattr(getattr(thing, row.method, None), "rows", ())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
-
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
 from regard.base.settings import check_choice
@@ -14,11 +12,11 @@ from regard.systems.model import Model
 
 install: Install
 on_this_machine: Callable[..., Iterable[Any]]  # device → its optimizations, each with why it cannot run, or None
-get_ready: Callable[[torch.device], None]  # initializes a device in parallel with other work
+get_ready: Callable[..., None]  # initializes a device, for a model with these settings, in parallel with other work
 try:
     from regard.fast import get_ready, install, on_this_machine
 except ImportError:
-    install, on_this_machine, get_ready = as_written, lambda device: (), lambda device: None
+    install, on_this_machine, get_ready = as_written, lambda device: (), lambda device, settings=None: None
 
 
 PRECISIONS = ("fp32", "bf16", "int8")

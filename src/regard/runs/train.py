@@ -143,7 +143,7 @@ def train_recipe(
     if folder is not None and group.is_first:
         check_free(folder)  # checked before anything is read
     if isinstance(recipe.training, GradientTraining) and group.alone:
-        get_ready(pick_device(recipe.training.device))
+        get_ready(pick_device(recipe.training.device), recipe.model)
     if not group.alone:
         return _train_together(group, recipe, folder, tokenizers, callbacks, track, began)
     ready = prepare(recipe, tokenizers)
@@ -160,8 +160,10 @@ def train_recipe(
             said = f"{limit.amount:g} tokens is less than one step of {group_digits(tokens)} tokens"
             say(f"The budget of {said}; for a time, add the unit, as in {limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors, ready.data.chat_template)
-        trainer.save()
-        write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)
+        trainer.save(wait=False)
+        trainer.files.after_checkpoint(
+            lambda: write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)
+        )
         return continue_training(trainer, ready, callbacks, track, began)
 
 
@@ -221,7 +223,7 @@ def continue_training(
 ) -> AnyRun:
     """Train until the budget is spent, write the report, and return the run."""
     folder, at, recipe = trainer.folder, trainer.progress, ready.recipe
-    trainer.clock.began = began
+    trainer.clock.began, trainer.runner.begins_as_written = began, True
     if trainer.group.is_first and (sentence := how_losses_differ(recipe)):
         say(sentence)
     with tracking(track if trainer.group.is_first else "", folder, recipe) as tracker:

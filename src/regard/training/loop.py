@@ -2,7 +2,8 @@
 
 Everything that determines the next step is either a function of the step number (batches, schedule) or in the
 checkpoint (weights, optimizer, carried state, random generators). So a run that was killed and resumed is bit-identical
-to one that was not (on a GPU: up to the order of summation). Only a budget in seconds depends on the clock.
+to one that was not (on a GPU: up to the order of summation). Only a budget in seconds depends on the clock; on a GPU
+its clock also decides which steps are computed by the reference methods (fast/training/captured_step.py).
 """
 
 from __future__ import annotations

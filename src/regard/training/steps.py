@@ -23,6 +23,7 @@ class StepRunner:
 
     warm_up_steps = 0  # steps of each batch shape before its full speed
     needs_tensor_learning_rate = False  # a graph reads the learning rate from a tensor
+    begins_as_written = False  # may the first step be a written one while faster ones are prepared?
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer

@@ -50,9 +50,14 @@ def test_an_unchanged_file_is_read_once(file):
     assert digest.read == 1
 
 
-@pytest.mark.parametrize(("size", "reads"), [(SIZE - 1, 3), (SIZE, 1)])
-def test_only_a_file_that_takes_long_to_read_is_remembered(file, size, reads, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "size", "reads"),
+    [("text", SIZE - 1, 3), ("text", SIZE, 1), ("text.gz", SIZE // 8 - 1, 3), ("text.gz", SIZE // 8, 1)],
+)
+def test_only_a_file_that_takes_long_to_read_is_remembered(file, name, size, reads, monkeypatch):
     monkeypatch.setattr(known_digests, "MIN_BYTES", SIZE)
+    monkeypatch.setattr(known_digests, "MIN_PACKED_BYTES", SIZE // 8)
+    file = file.with_name(name)
     file.write_bytes(os.urandom(size))
     wait_for_a_tick(file)
     digest = Reader(file)

@@ -16,8 +16,14 @@ from regard.fast.known_kernels import KnownKernels
 CUDA = torch.device("cuda", 0)
 
 
+def source():
+    """What kernels are made of."""
+
+
 class Kernel:
     """`jit` is what Triton's is called, `run` what a launch becomes."""
+
+    fn = source
 
     made: list[tuple]
 
@@ -39,7 +45,7 @@ class Kernel:
 def library(monkeypatch):
     made = SimpleNamespace(choosing=True)
     jit, runtime = ModuleType("triton.runtime.jit"), ModuleType("triton.runtime")
-    jit.JITFunction = Kernel
+    jit.JITFunction, jit.MockTensor = Kernel, lambda dtype: ("any tensor", dtype)
     for name, module in {"triton": ModuleType("triton"), "triton.runtime": runtime, "triton.runtime.jit": jit}.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(ahead, "needs_triton", lambda device: None)
@@ -121,6 +127,51 @@ def test_what_was_compiled_for_the_same_work_is_not_compiled_ahead_again(library
     for told in [("step", 16), ("step", 16), ("step", 32), (), ()]:
         ahead.compile_ahead(lambda told=told: done.append(told), CUDA, *told)
     assert done == [("step", 16), ("step", 32), (), ()]
+
+
+def test_compiling_goes_on_while_other_work_is_done(library, monkeypatch):
+    kernel, go_on, at_once = Kernel(), threading.Event(), Kernel.run
+
+    def slowly(self, *given, grid, warmup, **options):
+        if warmup:
+            go_on.wait()
+        return at_once(self, *given, grid=grid, warmup=warmup, **options)
+
+    monkeypatch.setattr(Kernel, "run", slowly)
+    compiling = ahead.start_compiling(lambda: kernel.run(16, grid=(1,), warmup=False), CUDA, "step")
+    assert not compiling.is_done()
+    assert not ahead.is_compiled(CUDA, "step")
+    kernel.run(32, grid=(1,), warmup=False)
+    assert kernel.launched == [(32,)]
+    go_on.set()
+    compiling.wait()
+    assert [given for given, _ in kernel.made] == [(16,)]
+    assert compiling.is_done()
+    assert ahead.is_compiled(CUDA, "step")
+    assert ahead.start_compiling(lambda: pytest.fail("done"), CUDA, "step").is_done()
+
+
+def test_a_later_process_loads_the_kernels_of_a_model_before_it_is_built(library, monkeypatch):
+    kernel = Kernel()
+    monkeypatch.setattr(sys.modules[__name__], "source", kernel)  # where its name leads to
+    vectors = torch.zeros(8, dtype=torch.bfloat16)
+
+    def work():
+        kernel.run(vectors, 8, 0.5, grid=(1,), warmup=False, tile=16)
+        kernel.run(vectors[1:], 8, 0.5, grid=(1,), warmup=False, tile=16)  # at an address that Triton knows apart
+        kernel.run(object(), grid=(1,), warmup=False)
+
+    settings = SimpleNamespace(width=8, dropout=0.1)
+    for number in range(2):  # the second step has the same kernel, and another
+        more = [lambda: kernel.run((vectors, None), 1, ((2, 0.5),), grid=(1,), warmup=False)] * number
+        ahead.start_compiling(lambda more=more: [do() for do in (work, *more)], CUDA, number, settings=settings).wait()
+    kernel.made.clear()
+    ahead._load_kernels(CUDA, SimpleNamespace(width=9, dropout=0.1))
+    assert not kernel.made
+    ahead._load_kernels(CUDA, SimpleNamespace(width=8, dropout=0.2))  # decided later
+    tensor = "any tensor", torch.bfloat16
+    assert [given for given, _ in kernel.made] == [(tensor, 8, 0.5), ((tensor, None), 1, ((2, 0.5),))]
+    assert kernel.launched == []
 
 
 def test_work_that_failed_is_compiled_ahead_again(library):

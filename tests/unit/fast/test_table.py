@@ -13,7 +13,7 @@ from examples import DEVICE
 
 from regard.fast import Use, install, rows, uninstall
 from regard.fast.decoding.beam_step import TransformerRows
-from regard.fast.table import is_swapped
+from regard.fast.table import as_written, is_swapped
 from regard.systems import transformer
 
 EXAMPLES = {}
@@ -70,6 +70,9 @@ def test_installing_swaps_only_this_very_class_and_can_be_undone(name):
     if isinstance(thing, torch.nn.Module):
         twin = copy.deepcopy(thing)
         assert getattr(twin, row.method).__self__ is twin
+    with as_written(thing):
+        assert not is_swapped(getattr(thing, row.method))
+    assert is_swapped(getattr(thing, row.method))
     uninstall(thing)
     assert not is_swapped(getattr(thing, row.method))
     thing.__class__ = type("Own", (type(thing),), {})

@@ -256,6 +256,7 @@ def test_text_is_normalised_as_unicode_says(kind, form):
     tokenizer = Tokenizer.train([text] * 3, kind, normalise=form)
     assert tokenizer.normalisation == form
     assert tokenizer.normalise(text) == expected
+    assert tokenizer.normalise(f"né\n{text}\n\n{text}") == f"né\n{expected}\n\n{expected}"  # a line at a time
     assert tokenizer.encode(text) == tokenizer.encode(expected)
     if kind != "word":  # which does not keep its spaces
         assert tokenizer.decode(tokenizer.encode(text)) == expected

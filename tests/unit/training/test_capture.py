@@ -1,6 +1,7 @@
 """What a captured training step rests on, where no GPU is needed: the settings, the schedules."""
 
 import json
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,10 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.fast.training.captured_step import Captured, captures, overwrite_at_once
+from regard.fast.compile_ahead import Compiling
+from regard.fast.table import install, is_swapped
+from regard.fast.training import captured_step
+from regard.fast.training.captured_step import Captured, CapturedStep, captures, overwrite_at_once
 from regard.layers.state import map_state, overwrite
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
@@ -17,6 +21,7 @@ from regard.training import log
 from regard.training.budget import Progress
 from regard.training.log import TrainingLog
 from regard.training.optimizers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
+from small_trainers import trainer
 
 
 def training(**settings):
@@ -42,6 +47,100 @@ def test_text_with_padding_and_dialogues_fit_unless_lengths_are_read_on_the_host
     assert [packing.fits(batch) for batch in (whole, ragged, counted)] == [True, False, True]
     full = Captured(None, shapes=0)
     assert not full.fits(whole)
+
+
+class Steps(CapturedStep):
+    """Notes how each step was taken; a graph is played by an update of the state."""
+
+    def __init__(self, monkeypatch, one, compiled=False):
+        super().__init__(one)
+        self.known, self.taken, self.threads = compiled, [], []
+        install(one.objective, device=one.device, training=True)
+        assert is_swapped(one.objective.text)
+        monkeypatch.setattr(captured_step, "is_compiled", lambda device, *told: self.known)
+        monkeypatch.setattr(captured_step, "start_compiling", lambda *given, **options: self.start())
+        monkeypatch.setattr(self, "captured", self)
+
+    def start(self):
+        self.threads.append(Future())
+        self.taken.append("compiles")
+        return Compiling(self.threads[-1:], lambda: setattr(self, "known", True))
+
+    def fits(self, batch):
+        return True
+
+    def is_new(self, batch):
+        return "captured" not in self.taken
+
+    def __call__(self, *given):
+        if len(given) == 1:
+            return super().__call__(*given)
+        self.taken.append("captured")
+        return torch.zeros(()), given[1]
+
+    def backward(self, *given):
+        self.taken.append("rows" if is_swapped(self.trainer.objective.text) else "written")
+        return super().backward(*given)
+
+
+def test_the_first_step_of_a_training_is_the_written_one_and_the_next_waits_for_the_kernels(tmp_path, monkeypatch):
+    one = trainer(tmp_path, "lstm")
+    steps = one.runner = Steps(monkeypatch, one)
+    steps.begins_as_written = True
+    one.step()
+    assert steps.taken == ["written"]
+    assert is_swapped(one.objective.text)
+    monkeypatch.setattr(captured_step.Compiling, "wait", lambda self: [each.set_result(None) for each in self.kernels])
+    one.step()
+    one.step()
+    assert steps.taken == ["written", "compiles", "captured", "captured"]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_budget_in_seconds_goes_on_as_written_while_kernels_are_compiled(tmp_path, monkeypatch, compiled):
+    one = trainer(tmp_path, "lstm", budget="60s")
+    steps = one.runner = Steps(monkeypatch, one, compiled)
+    steps.begins_as_written = True
+    for _ in range(3):
+        one.step()
+    begun = ["written", "captured", "captured"] if compiled else ["written", "compiles", "written", "written"]
+    assert steps.taken == begun
+    if not compiled:
+        steps.threads[0].set_exception(RuntimeError("does not compile"))  # its launch will say so
+        one.step()
+        assert steps.taken[-2:] == ["written", "captured"]
+    assert one.progress.step == len(steps.taken) - (not compiled)
+
+
+def test_a_training_that_goes_on_or_is_measured_takes_no_written_step(tmp_path, monkeypatch):
+    one = trainer(tmp_path, "lstm")
+    steps = one.runner = Steps(monkeypatch, one, compiled=True)
+    one.step()
+    assert steps.taken == ["captured"]
+    steps = one.runner = Steps(monkeypatch, one, compiled=True)
+    steps.begins_as_written = True
+    one.step()  # the second of the training, the first of this process
+    assert steps.taken == ["captured"]
+
+
+def test_a_written_step_without_memory_is_taken_by_the_kernels_with_the_same_random_numbers(tmp_path, monkeypatch):
+    one = trainer(tmp_path, "lstm")
+    steps = one.runner = Steps(monkeypatch, one, compiled=True)
+    steps.begins_as_written, drawn = True, []
+
+    def without_memory(*given):
+        drawn.append(torch.rand(()))
+        raise torch.cuda.OutOfMemoryError
+
+    steps.backward = without_memory
+    one.step()
+    assert steps.taken == ["captured"]
+    assert torch.rand(()) == drawn[0]
+    steps.backward, steps.begins_as_written, steps.began = CapturedStep.backward.__get__(steps), True, False
+    one.progress.step, steps.taken = 0, []
+    one.optimizer.step = without_memory  # weights may have changed: no second attempt
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        one.step()
 
 
 def test_a_captured_optimiser_takes_its_rate_from_a_tensor():

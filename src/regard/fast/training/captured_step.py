@@ -9,6 +9,11 @@ numbers equal those of the plain step, which is the reference.
 A graph has fixed shapes. Text has few: nearly all batches are full, but each epoch has a smaller one, and a row at the
 beginning or the end of the text may be shorter. Sentence pairs are padded to a few (text/batches/pair_shapes.py). Each
 is recorded after its warm-up steps. Only one graph replays at a time, so they share their memory.
+
+Its kernels have to be compiled, which takes seconds on a new machine. A command that trains `begins_as_written`: the
+first step of a training is the written one, so that it is finished early. Other steps wait for their kernels, unless
+the budget is in seconds, so that the number of steps depends on the clock anyway: then steps are taken as written until
+the kernels of their shape are compiled.
 """
 
 from __future__ import annotations
@@ -19,10 +24,10 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.fast.compile_ahead import compile_ahead, describe, size_class
+from regard.fast.compile_ahead import Compiling, describe, is_compiled, size_class, start_compiling
 from regard.fast.graphs import Recorder
 from regard.fast.recurrence.recurrent_layers import CLOSED
-from regard.fast.table import Row, Use, Why, needs_cuda
+from regard.fast.table import Row, Use, Why, as_written, needs_cuda
 from regard.fast.training import padded_step
 from regard.fast.training.compiled import RATE
 from regard.layers.recurrent import Recurrent
@@ -200,21 +205,26 @@ class CapturedStep(StepRunner):
             self._whole_step, begin, shapes=PAIR_SHAPES if pairs else TEXT_SHAPES, ragged=not packs
         )
         self.padded: padded_step.PaddedStep | None = None
+        self.compiling = Compiling()
+        self.began = self.took_written = False
 
     def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         trainer = self.trainer
         if not self.captured.fits(batch):
-            written = super().__call__(batch)
-            if self.padded is not None:
-                self.padded.forget()
-            return written
+            return self._by_pytorch(batch)
+        state = None if batch.fresh else trainer.state
+        moved = to_device(batch, trainer.device)
+        if self.captured.is_new(batch):
+            while not self._is_ready(moved, state):
+                if (found := self._as_written(batch)) is not None:
+                    return found
+            self.compiling.wait()
+            if self.took_written:
+                torch.cuda.empty_cache()  # a graph has a pool of its own
+                self.took_written = False
         if self.padded is not None:
             self.padded.refresh()
         count = batch.count if isinstance(batch, Batch) else int(batch.lengths.sum())
-        new, state = self.captured.is_new(batch), None if batch.fresh else trainer.state
-        moved = to_device(batch, trainer.device)
-        if new:
-            self._compile(moved, state)
         loss, trainer.state = self.captured(moved, state)
         self.changed_weights = True
         return loss, count
@@ -223,8 +233,54 @@ class CapturedStep(StepRunner):
         self.captured.release()
         self.padded = None
 
-    def _compile(self, batch: TensorBatch, state: State | None) -> None:
-        """Compiles the kernels of this shape. The step takes its lengths from the device, as it will in the graph."""
+    def _by_pytorch(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
+        """A step whose update is PyTorch's optimizer."""
+        found = super().__call__(batch)
+        if self.padded is not None:
+            self.padded.forget()
+        return found
+
+    def _as_written(self, batch: Batch | PairBatch) -> tuple[Tensor, int] | None:
+        """The step by the written methods; None if they need more memory than there is."""
+        trainer, self.took_written = self.trainer, True
+        try:
+            with as_written(trainer, trainer.objective):
+                return self._by_pytorch(batch)
+        except torch.cuda.OutOfMemoryError:
+            if self.changed_weights:
+                raise
+        self.begins_as_written = False
+        trainer.optimizer.zero_grad(set_to_none=True)
+        trainer.files.set_generators(trainer.random)
+        return None
+
+    def _is_ready(self, batch: TensorBatch, state: State | None) -> bool:
+        """False if this step is to be taken as written."""
+        trainer, told = self.trainer, self._told(batch)
+        begins, self.began = not self.began and trainer.progress.step == 0, True
+        if self.begins_as_written and begins:
+            return False
+        waits = not self.begins_as_written or trainer.settings.limit.unit != "seconds"
+        done = self.compiling.is_done()
+        if is_compiled(trainer.device, *told):
+            return True
+        if not waits and not done:
+            return False
+        self.compiling.wait()
+        self.compiling = self._compile(batch, state, told)
+        return waits or self.compiling.is_done()
+
+    def _told(self, batch: TensorBatch) -> tuple[object, ...]:
+        """All that decides which kernels a step needs."""
+        settings = self.trainer.settings
+        smoothed = getattr(settings, "label_smoothing", 0.0) > 0, getattr(settings, "consistency", 0.0) > 0
+        sizes = [size_class(number) for number in (*_shape(batch), batch.tokens.numel())]
+        chosen = settings.optimizer, settings.accumulate, settings.clip > 0, smoothed, self.trainer.bf16
+        return "step", describe(self.trainer.model), chosen, sizes
+
+    def _compile(self, batch: TensorBatch, state: State | None, told: tuple[object, ...]) -> Compiling:
+        """Starts to compile the kernels of this shape. The step takes its lengths from the device, as it will in the
+        graph."""
         trainer = self.trainer
         batch = batch.each(lambda part: part.to(trainer.device))
 
@@ -234,14 +290,14 @@ class CapturedStep(StepRunner):
             else:
                 self.backward(batch, state, count(batch), trainer.settings.accumulate)
 
-        settings = trainer.settings
-        smoothed = getattr(settings, "label_smoothing", 0.0) > 0, getattr(settings, "consistency", 0.0) > 0
-        sizes = [size_class(number) for number in (*_shape(batch), batch.tokens.numel())]
-        chosen = settings.optimizer, settings.accumulate, settings.clip > 0, smoothed, trainer.bf16
-        told = "step", describe(trainer.model), chosen, sizes
-        compile_ahead(lambda: self.captured.recorder(batch).warm_up(step), trainer.device, *told, backward=True)
+        def work() -> None:
+            self.captured.recorder(batch).warm_up(step)
+
+        settings = getattr(trainer.model, "settings", None)
+        found = start_compiling(work, trainer.device, *told, backward=True, settings=settings)
         trainer.optimizer.zero_grad(set_to_none=True)
         self.changed_weights = False
+        return found
 
     def _padded(self) -> padded_step.PaddedStep | None:
         """The step on padded weights, for trainings that it takes."""

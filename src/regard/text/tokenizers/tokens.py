@@ -191,7 +191,7 @@ def _cut(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, processes: int)
 
 
 def _encode(tokenizer: Tokenizer, text: str, lines: int) -> Cut:
-    if tokenizer.pretokenised:
+    if tokenizer.pretokenised and EOS in text:
         text = WRITTEN_EOS.sub("", text)
     text = tokenizer.normalise(text)
     ids, _ = tokenizer.encode_normalised(text)

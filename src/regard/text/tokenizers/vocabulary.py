@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
+from typing import Literal
+from unicodedata import is_normalized
 
 import numpy as np
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
@@ -30,6 +32,7 @@ from regard.text.tokenizers.engine import (
 MAX_BPE_SYMBOLS, CHARACTERS_PER_SYMBOL = 8000, 200  # the default size: few enough that each symbol is frequent
 MAX_BPE_BYTES = 64 << 20  # of text that byte pairs are learned from: of a longer one, lines drawn at random
 MAX_WORD_CHARACTERS = 1000  # characters that byte pairs are learned from as one word
+FORMS: dict[type, Literal["NFC", "NFKC"]] = {normalizers.NFC: "NFC", normalizers.NFKC: "NFKC"}
 LONG_RUN = re.compile(rf"\s{{{MAX_WORD_CHARACTERS + 1}}}|\S{{{MAX_WORD_CHARACTERS + 1}}}")
 
 
@@ -162,7 +165,7 @@ def _spell_bytes(text: str) -> str:
 def _count_words(lines: Iterable[str], normalizer: normalizers.Normalizer | None, split: str) -> Counter[str]:
     pieces: Counter[str] = Counter()
     for text, _ in blocks(lines):
-        pieces.update(compose(text, normalizer).split())
+        pieces.update(compose(valid_unicode(text), normalizer).split())
     return split_words(pieces, split)
 
 
@@ -200,7 +203,13 @@ def encode_utf8(text: str) -> bytes:
 
 
 def compose(text: str, normalizer: normalizers.Normalizer | None) -> str:
-    return text if normalizer is None or text.isascii() else normalizer.normalize_str(text)
+    """The normalized text. Most lines are normalized already, which Python finds many times as fast."""
+    if normalizer is None or text.isascii():
+        return text
+    if (form := FORMS.get(type(normalizer))) is None:
+        return str(normalizer.normalize_str(text))
+    lines = text.split("\n")
+    return "\n".join(line if is_normalized(form, line) else normalizer.normalize_str(line) for line in lines)
 
 
 def _most_frequent(counts: Counter[str], size: int | None) -> dict[str, int]:
