@@ -49,11 +49,11 @@ def captured(run):
     return run.runner.captured
 
 
-def assert_same(one, other, losses=((), ())):
+def assert_same(one, other, losses=((), ()), atol=1e-5):
     for a, b in zip(*losses, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=0.0)
     for (name, a), b in zip(one.model.named_parameters(), other.model.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=atol, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.usefixtures("_exact")
@@ -151,7 +151,7 @@ def test_a_training_that_begins_as_written_goes_on_in_a_graph(name, budget, bf16
     assert captured(runs[1]).graph is not None
     if bf16:
         return torch.testing.assert_close(torch.stack(losses[0]), torch.stack(losses[1]), rtol=2e-2, atol=0.0)
-    assert_same(*runs, losses=losses)
+    assert_same(*runs, losses=losses, atol=1e-4)  # the first update is another kernel's
 
 
 def test_kernels_that_are_loaded_ahead_are_those_that_a_step_launches(tmp_path, monkeypatch):

@@ -57,7 +57,9 @@ def _ready(device: torch.device, settings: object) -> None:
         with suppress(Exception):
             torch.cuda.init()
             torch.empty(1, device=device)
-            if settings is not None:
+            if settings is None:
+                torch.backends.cuda.enable_cudnn_sdp(False)  # it needs a second to plan for each new shape
+            else:
                 _load_libraries(device)
             rows()
             if needs_triton(device) is None:
@@ -70,12 +72,11 @@ def _ready(device: torch.device, settings: object) -> None:
 
 @cache
 def _load_libraries(device: torch.device) -> None:
-    """Takes a small step with products, attention, a loss and AdamW: the first of a process loads their libraries."""
+    """Takes a small step with products, a loss and AdamW: the first of a process loads their libraries."""
     x = torch.ones(64, 64, device=device, requires_grad=True)
     with torch.autocast(device.type, torch.bfloat16):
-        y = F.gelu(F.layer_norm(F.linear(x, x, x[0]), (64,))).view(1, 1, 64, 64)
-        y = F.scaled_dot_product_attention(y, y, y, is_causal=True)
-        F.cross_entropy(y.view(64, 64), x.new_zeros(64, dtype=torch.int64)).backward()
+        y = F.gelu(F.layer_norm(F.linear(x, x, x[0]), (64,)))
+        F.cross_entropy(y, x.new_zeros(64, dtype=torch.int64)).backward()
     AdamW([x], lr=torch.zeros((), device=device), fused=True, capturable=True).step()
 
 

@@ -90,7 +90,9 @@ def test_the_first_step_of_a_training_is_the_written_one_and_the_next_waits_for_
     one.step()
     assert steps.taken == ["written"]
     assert is_swapped(one.objective.text)
-    monkeypatch.setattr(captured_step.Compiling, "wait", lambda self: [each.set_result(None) for each in self.kernels])
+    monkeypatch.setattr(
+        captured_step.Compiling, "wait", lambda self: [each.done() or each.set_result(None) for each in self.kernels]
+    )
     one.step()
     one.step()
     assert steps.taken == ["written", "compiles", "captured", "captured"]
@@ -103,7 +105,7 @@ def test_a_budget_in_seconds_goes_on_as_written_while_kernels_are_compiled(tmp_p
     steps.begins_as_written = True
     for _ in range(3):
         one.step()
-    begun = ["written", "captured", "captured"] if compiled else ["written", "compiles", "written", "written"]
+    begun = ["captured", "captured", "captured"] if compiled else ["written", "compiles", "written", "written"]
     assert steps.taken == begun
     if not compiled:
         steps.threads[0].set_exception(RuntimeError("does not compile"))  # its launch will say so
@@ -123,10 +125,26 @@ def test_a_training_that_goes_on_or_is_measured_takes_no_written_step(tmp_path, 
     assert steps.taken == ["captured"]
 
 
+@pytest.mark.parametrize("budget", ["", "60s"])
+def test_a_translator_waits_for_its_kernels(tmp_path, monkeypatch, budget):
+    one = trainer(tmp_path, "lstm", budget=budget)
+    steps = one.runner = Steps(monkeypatch, one)
+    steps.begins_as_written = True
+    monkeypatch.setattr(type(one.settings), "on_pairs", True)
+    monkeypatch.setattr(
+        captured_step.Compiling, "wait", lambda self: [each.done() or each.set_result(None) for each in self.kernels]
+    )
+    one.step()
+    assert steps.taken == ["compiles", "captured"]
+
+
 def test_a_written_step_without_memory_is_taken_by_the_kernels_with_the_same_random_numbers(tmp_path, monkeypatch):
     one = trainer(tmp_path, "lstm")
-    steps = one.runner = Steps(monkeypatch, one, compiled=True)
+    steps = one.runner = Steps(monkeypatch, one)
     steps.begins_as_written, drawn = True, []
+    monkeypatch.setattr(
+        captured_step.Compiling, "wait", lambda self: [each.done() or each.set_result(None) for each in self.kernels]
+    )
 
     def without_memory(*given):
         drawn.append(torch.rand(()))
@@ -134,8 +152,9 @@ def test_a_written_step_without_memory_is_taken_by_the_kernels_with_the_same_ran
 
     steps.backward = without_memory
     one.step()
-    assert steps.taken == ["captured"]
+    assert steps.taken == ["compiles", "captured"]
     assert torch.rand(()) == drawn[0]
+    steps.known, steps.compiling = False, captured_step.Compiling()
     steps.backward, steps.begins_as_written, steps.began = CapturedStep.backward.__get__(steps), True, False
     one.progress.step, steps.taken = 0, []
     one.optimizer.step = without_memory  # weights may have changed: no second attempt

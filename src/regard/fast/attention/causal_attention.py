@@ -3,11 +3,14 @@
     O = softmax(Q Kᵀ / √d + M) V,    M = −∞ above the diagonal
 
 M is this triangle if a text is read from its beginning, and PyTorch has fused kernels for it. From Hopper on cuDNN's is
-the fastest, but PyTorch prefers another one. A single query to a cache on a CPU is two plain products, which take half
-the time of a fused kernel.
+the fastest for large heads. It needs a second to plan for each new shape, also where PyTorch chooses it by itself, so
+all other heads have FlashAttention's. A single query to a cache on a CPU is two plain products, which take half the
+time of a fused kernel.
 """
 
 from __future__ import annotations
+
+from functools import cache as cache_once
 
 import torch
 import torch.nn.functional as F
@@ -25,10 +28,19 @@ DEPTHS = (64, 128)  # components of a head for which cuDNN's kernel is the faste
 
 def attend_causal(query: Tensor, keys: Tensor, values: Tensor, *, dropout: float = 0.0, cudnn: bool = False) -> Tensor:
     """Context [R, H, T, d] for equal numbers of queries and keys; `cudnn`: use its kernel if it fits."""
-    if cudnn and not dropout and query.size(2) % 64 == 0 and query.dtype == torch.bfloat16:
+    in_bf16 = query.is_cuda and query.dtype == torch.bfloat16
+    if cudnn and not dropout and query.size(2) % 64 == 0 and in_bf16:
         found = torch.ops.aten._scaled_dot_product_cudnn_attention(query, keys, values, None, True, 0.0, True)
         return found[0]
+    if in_bf16 and query.size(3) % 8 == 0 and has_flash_attention():
+        return torch.ops.aten._scaled_dot_product_flash_attention(query, keys, values, dropout, True)[0]
     return F.scaled_dot_product_attention(query, keys, values, is_causal=True, dropout_p=dropout)
+
+
+@cache_once
+def has_flash_attention() -> bool:
+    """True if this PyTorch was built with it."""
+    return torch.backends.cuda.is_flash_attention_available()
 
 
 def takes_cudnn(attention: CausalSelfAttention, device: torch.device) -> bool:

@@ -10,10 +10,10 @@ A graph has fixed shapes. Text has few: nearly all batches are full, but each ep
 beginning or the end of the text may be shorter. Sentence pairs are padded to a few (text/batches/pair_shapes.py). Each
 is recorded after its warm-up steps. Only one graph replays at a time, so they share their memory.
 
-Its kernels have to be compiled, which takes seconds on a new machine. A command that trains `begins_as_written`: the
-first step of a training is the written one, so that it is finished early. Other steps wait for their kernels, unless
-the budget is in seconds, so that the number of steps depends on the clock anyway: then steps are taken as written until
-the kernels of their shape are compiled.
+Its kernels have to be compiled, which takes seconds on a new machine. If a command that trains a language model
+`begins_as_written`, the reference methods compute the first step there. Later steps wait for their kernels, unless the
+budget is in seconds, so that the number of steps depends on the clock anyway: then the reference methods compute steps
+until their kernels are compiled.
 """
 
 from __future__ import annotations
@@ -255,16 +255,14 @@ class CapturedStep(StepRunner):
         return None
 
     def _is_ready(self, batch: TensorBatch, state: State | None) -> bool:
-        """False if this step is to be taken as written."""
-        trainer, told = self.trainer, self._told(batch)
-        begins, self.began = not self.began and trainer.progress.step == 0, True
-        if self.begins_as_written and begins:
-            return False
-        waits = not self.begins_as_written or trainer.settings.limit.unit != "seconds"
-        done = self.compiling.is_done()
+        """False if the reference methods compute this step, because its kernels are not compiled."""
+        trainer, told, done = self.trainer, self._told(batch), self.compiling.is_done()
         if is_compiled(trainer.device, *told):
             return True
-        if not waits and not done:
+        begins, self.began = not self.began and trainer.progress.step == 0, True
+        as_written = self.begins_as_written and not trainer.settings.on_pairs  # their attention is slow to begin
+        waits = not as_written or trainer.settings.limit.unit != "seconds"
+        if (as_written and begins) or (not waits and not done):
             return False
         self.compiling.wait()
         self.compiling = self._compile(batch, state, told)
