@@ -3,8 +3,8 @@
     O = softmax(Q Kᵀ / √d + M) V,    M = −∞ above the diagonal
 
 M is this triangle if a text is read from its beginning, and PyTorch has fused kernels for it. From Hopper on cuDNN's is
-the fastest for large heads. It needs a second to plan for each new shape, also where PyTorch chooses it by itself, so
-all other heads have FlashAttention's. A single query to a cache on a CPU is two plain products, which take half the
+the fastest for heads of these `DEPTHS`. It needs a second to plan for each new shape, also where PyTorch chooses it by
+itself, so other heads have FlashAttention's, which is as fast for them. A single query to a cache on a CPU is two plain products, which take half the
 time of a fused kernel.
 """
 
@@ -32,7 +32,7 @@ def attend_causal(query: Tensor, keys: Tensor, values: Tensor, *, dropout: float
     if cudnn and not dropout and query.size(2) % 64 == 0 and in_bf16:
         found = torch.ops.aten._scaled_dot_product_cudnn_attention(query, keys, values, None, True, 0.0, True)
         return found[0]
-    if in_bf16 and query.size(3) % 8 == 0 and has_flash_attention():
+    if in_bf16 and query.size(3) not in DEPTHS and query.size(3) % 8 == 0 and has_flash_attention():
         return torch.ops.aten._scaled_dot_product_flash_attention(query, keys, values, dropout, True)[0]
     return F.scaled_dot_product_attention(query, keys, values, is_causal=True, dropout_p=dropout)
 
