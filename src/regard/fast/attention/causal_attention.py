@@ -3,9 +3,9 @@
     O = softmax(Q Kᵀ / √d + M) V,    M = −∞ above the diagonal
 
 M is this triangle if a text is read from its beginning, and PyTorch has fused kernels for it. From Hopper on cuDNN's is
-the fastest for heads of these `DEPTHS`. It needs a second to plan for each new shape, also where PyTorch chooses it by
-itself, so other heads have FlashAttention's, which is as fast for them. A single query to a cache on a CPU is two plain products, which take half the
-time of a fused kernel.
+the fastest for heads of these `DEPTHS`. It needs a second to plan for each new shape, also where PyTorch chooses it
+unasked, so other heads have FlashAttention's, which is as fast for them. A single query to a cache on a CPU is two
+plain products, which take half the time of a fused kernel.
 """
 
 from __future__ import annotations
