@@ -47,8 +47,9 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
         trainer = build_trainer(ready, Path(folder))
         try:
             seconds, per_step = measure_steps(trainer, 3)
-            limit = trainer.settings.limit
+            limit = trainer.clock.limit
             steps = limit.amount / {"steps": 1.0, "tokens": per_step, "seconds": seconds}[limit.unit]
+            steps = min(steps, trainer.clock.last_step or steps)
             probe_peak_memory(trainer, round(steps))
         except RegardError as error:  # of a temporary folder
             raise RegardError(str(error).replace(f"; the last good weights are kept in {folder}", "")) from None

@@ -418,3 +418,10 @@ def test_a_budget_in_seconds_says_how_often_it_is_validated(capsys):
 
 def test_what_is_small():
     assert (SMALL_FILE, DROPOUT) == (200_000, 0.3)
+
+
+@pytest.mark.parametrize("budget", ["", "10M"])
+def test_a_dry_run_states_the_steps_of_the_epochs(pairs, budget):
+    settings = {"training": {"epochs": 2, "budget": budget, "device": "cpu", "threads": 1}}
+    facts = dry_run(compose_recipe("seq2seq", data=str(pairs), size="tiny", settings=settings))
+    assert facts["epochs"] == pytest.approx(2, rel=0.15)
