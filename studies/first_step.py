@@ -5,7 +5,7 @@
 Each run is the command `regard train` in a process of its own, which this script ends after some steps, or when its
 budget is over. *Cold*: the caches of Regard, Triton and Inductor are empty. *Warm*: after such a run of the same code.
 `--before`: the root of another source tree, measured in turn with this one. Where the seconds until the first
-step went is sampled every 10 ms in the main thread; the whole tree of the first three steps is written to
+step went is sampled every 10 ms in the main thread; the tree of all threads in the first three steps is written to
 `$OUT/first_step-*.txt`. Run it where `python -m regard` runs; REGARD_DATA names the folder of the corpora.
 """
 
@@ -88,9 +88,12 @@ class Watched(threading.Thread):
             if not self.wrapped and hasattr(loop, "Trainer"):
                 self.wrapped = True
                 self.wrap(loop.Trainer)
-            path, now = path_of(sys._current_frames().get(self.main)), time.perf_counter()
+            frames, now = sys._current_frames(), time.perf_counter()
+            path = path_of(frames.pop(self.main, None))
             if len(self.steps) < TREE_STEPS:
                 self.tree.add(path or ["Python"], last - self.began, now - last)
+                for beside in filter(None, map(path_of, frames.values())):  # such as the backward pass
+                    self.tree.add(["beside", *beside], last - self.began, now - last)
             if not self.steps:
                 text = "\n".join(path)
                 phase = next(phase for phase, names in PHASES.items() if any(name in text for name in names))
