@@ -109,7 +109,7 @@ for words in {QUICK!r}:
     assert done.returncode == 0, done.stderr
 
 
-def test_training_and_writing_load_neither_pytorchs_compiler_nor_what_looks_inside(tmp_path):
+def test_training_matching_sizes_and_writing_load_neither_pytorchs_compiler_nor_what_looks_inside(tmp_path):
     code = f"""
 import sys
 import regard
@@ -117,6 +117,8 @@ lines = [f"the cat saw {{number}} dogs" for number in range(200)]
 settings = {{"model": {{"layers": 1, "width": 8, "heads": 1}}, "training": {{"steps": 2, "device": "cpu"}}}}
 run = regard.train("gpt", data=lines, size="tiny", run={str(tmp_path / "run")!r}, settings=settings)
 regard.load({str(tmp_path / "run")!r}, device="cpu").generate("the", max_tokens=3)
+from regard.comparison.width import size_of
+assert size_of(run.recipe, run.tokenizer)[0] == sum(weight.numel() for weight in run.model.parameters())
 for name in ("torch._dynamo", "regard.insight", "regard.exchange", "regard.web.lab"):
     assert name not in sys.modules, name
 """
