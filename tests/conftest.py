@@ -76,14 +76,19 @@ def warm_processes(warm, monkeypatch):
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item):
+def pytest_runtest_protocol(item, nextitem):
     """Ends a test that hangs. What is only slow on a busy machine is no failure: the limit grows with the load."""
     if item.get_closest_marker("timeout") is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         busy = os.getloadavg()[0] / cores if hasattr(os, "getloadavg") else 1.0
         limit = SLOW_LIMIT if item.get_closest_marker("slow") else LIMIT
         item.add_marker(pytest.mark.timeout(limit * max(1.0, busy)))
-    return (yield)
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:  # what is left now (imports, caches) stays, too
+            gc.collect()
+            gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

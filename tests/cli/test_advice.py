@@ -24,6 +24,7 @@ ADVICE = re.compile(r"--data\.columns \S+(?=\.$)")
 ELSEWHERE = {  # the form of every setting; other programs' own; what comes without a verb
     "section.key", "nproc-per-node", "logdir", "backend-store-uri", "install-completion", "shell",
 }  # fmt: skip
+SPEAKERS = ("RegardError", "say", "print", "_ask")  # what shows a sentence to the user
 READERS = ("train", "compare", "evaluate", "score", "data check")  # verbs that open a user's file
 SETTLERS = ("train", "compare", "resume")  # verbs that take every setting
 
@@ -31,10 +32,13 @@ SETTLERS = ("train", "compare", "resume")  # verbs that take every setting
 def messages():
     """(file, line, text) of each sentence in the source that is raised, said or printed; {} for what is filled in."""
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        code = path.read_text(encoding="utf-8")
+        if "--" not in code or not any(f"{name}(" in code for name in SPEAKERS):
+            continue  # before it is parsed: most files
+        for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                if name in ("RegardError", "say", "print", "_ask"):
+                if name in SPEAKERS:
                     text = "".join(map(text_of, node.args))
                     if "--" in text:
                         yield path.relative_to(SOURCE).as_posix(), node.lineno, text

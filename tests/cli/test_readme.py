@@ -52,7 +52,7 @@ SAYS = {  # what the answer to a verb must have
 
 
 @pytest.fixture
-def answered(answers, regard, folder, monkeypatch):
+def answered(answers, regard, folder, monkeypatch, warm_processes):
     """The words of the command with this number, and its answer."""
     few = [system for system in ladders.SYSTEMS if system.name in ("ngram", "gpt", "transformer")]
     monkeypatch.setattr(ladders, "SYSTEMS", few)  # they stand for the others: each takes a second and its start

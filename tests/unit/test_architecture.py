@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,22 @@ ORDER = [
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
 
-def imports(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def outline(path):
+    """The names of the modules that a file imports, and of the public classes at its top level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            imported.append(node.module)
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            imported += [alias.name for alias in node.names]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return imported, classes
+
+
+def imports(path):
+    return outline(path)[0]
 
 
 def package_of(path):
@@ -98,7 +109,7 @@ for words in {QUICK!r}:
     assert done.returncode == 0, done.stderr
 
 
-def test_training_and_writing_load_neither_pytorchs_compiler_nor_what_looks_inside(tmp_path):
+def test_training_matching_sizes_and_writing_load_neither_pytorchs_compiler_nor_what_looks_inside(tmp_path):
     code = f"""
 import sys
 import regard
@@ -106,6 +117,8 @@ lines = [f"the cat saw {{number}} dogs" for number in range(200)]
 settings = {{"model": {{"layers": 1, "width": 8, "heads": 1}}, "training": {{"steps": 2, "device": "cpu"}}}}
 run = regard.train("gpt", data=lines, size="tiny", run={str(tmp_path / "run")!r}, settings=settings)
 regard.load({str(tmp_path / "run")!r}, device="cpu").generate("the", max_tokens=3)
+from regard.comparison.width import size_of
+assert size_of(run.recipe, run.tokenizer)[0] == sum(weight.numel() for weight in run.model.parameters())
 for name in ("torch._dynamo", "regard.insight", "regard.exchange", "regard.web.lab"):
     assert name not in sys.modules, name
 """
@@ -143,12 +156,7 @@ def test_runs_and_data_are_asked_and_not_told_apart_by_class():
 
 def test_one_public_class_name_has_one_meaning():
     """`Settings` aside, which every system has."""
-    classes = [
-        node.name
-        for path in FILES
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    ]
+    classes = [name for path in FILES for name in outline(path)[1]]
     assert {name for name in classes if classes.count(name) > 1} <= {"Settings"}
 
 

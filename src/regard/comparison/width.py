@@ -41,7 +41,7 @@ def match_parameters(
 def size_of(recipe: Recipe, tokenizer: Tokenizer, source: Tokenizer | None = None) -> tuple[int, int | None]:
     """Parameters and context of a neural system, from a model on the meta device."""
     with torch.device("meta"):
-        model = build_model(recipe, Tokenizers(tokenizer, source))
+        model = build_model(recipe, Tokenizers(tokenizer, source), drawn=False)
     return count_parameters(model), model.context
 
 

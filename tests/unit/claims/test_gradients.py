@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -15,12 +15,20 @@ from regard.claims.through_time import log_slope
 from regard.claims.verdict import judge, parts
 
 SEEDS = (1, 2, 3, 4)
+HARDLY_TRAINED = [  # nothing here depends on these trainings
+    (remedies, "train", partial(remedies.train, steps=4)),
+    (forgetting, "TRAINED", {name: (kind, 20) for name, (kind, _) in forgetting.TRAINED.items()}),
+    (forgetting, "TESTED", 8),
+]
 
 
 @cache
 def measured(name):
     claim = get_claim(name)
-    evidence = claim.measure(replace(claim.trial(quick=True), seeds=SEEDS))
+    with pytest.MonkeyPatch.context() as patch:
+        for one in HARDLY_TRAINED:
+            patch.setattr(*one)
+        evidence = claim.measure(replace(claim.trial(quick=True), seeds=SEEDS))
     judgement = judge(claim, evidence)
     findings = judgement.expected + judgement.control + judgement.besides
     return evidence, judgement, {finding.expect.quantity: finding for finding in findings}

@@ -2,7 +2,6 @@
 GPU, and layers, cells and scores of one's own, which are always computed as written."""
 
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -107,7 +106,7 @@ def test_on_a_cpu_layers_run_by_pytorchs_kernels_or_learn_by_a_written_gradient(
     assert [row.name for row in used] == ["fused LSTM", learned[0], "fused GRU", learned[1], "fused Elman"]
 
 
-def test_a_program_may_use_pytorchs_newer_switches_of_precision():
+def test_a_program_may_use_pytorchs_newer_switches_of_precision(warm):
     """Then the older ones cannot be read."""
     code = (
         "import torch\n"
@@ -119,7 +118,7 @@ def test_a_program_may_use_pytorchs_newer_switches_of_precision():
         "state = model.begin(torch.ones(2, 3, dtype=torch.int64))\n"
         "model(torch.ones(2, 4, dtype=torch.int64), state)[0].sum().backward()\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([warm, "-c", code], check=True)
 
 
 # -- ragged batches without packing, as a GPU reads them -------------------------------------------------------------

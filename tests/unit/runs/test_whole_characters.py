@@ -40,8 +40,8 @@ def test_every_character_of_a_small_text_is_a_symbol(run, text):
 
 def test_what_an_untrained_model_writes_has_only_characters_of_its_text(run, text):
     characters = {*"".join(text), "\n"}
-    assert {*run.generate(max_tokens=3000, temperature=2.0, seed=1)} <= characters
-    assert {*"".join(run.completions([""] * 20, max_tokens=100, temperature=2.0))} <= characters
+    assert {*run.generate(max_tokens=500, temperature=2.0, seed=1)} <= characters  # longer than its context
+    assert {*"".join(run.completions([""] * 45, max_tokens=100, temperature=2.0))} <= characters
     assert all({*found} <= characters for found, _ in run.beam(width=3, max_tokens=20))
     assert all({*choice.text} <= characters for choice in run.choices(top=10_000, writable=True))
 
