@@ -2,13 +2,17 @@
 
 import copy
 import dataclasses
+import datetime
 import inspect
 import json
+import logging
 import math
 import os
+import re
 import shutil
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -19,11 +23,14 @@ import torch
 import regard
 from regard.base.digests import with_digest
 from regard.base.errors import RegardError
+from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
-from regard.runs import lists, prepare, resolve, resume, run_report, train
-from regard.runs.ancestors import Ancestors, provenance
+from regard.runs import data_lookup, dry_run, lists, prepare, resolve, resume, run_report, tracking, train
+from regard.runs.ancestors import Ancestors, provenance, seen_in_training
+from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
-from regard.runs.recipe import compose
+from regard.runs.load import load_classifier, load_language_model, load_translator
+from regard.runs.recipe import Start, compose
 from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
 from regard.runs.run_report import MEASURES, effort, finding
 from regard.runs.store.facts import read_facts
@@ -38,6 +45,7 @@ from regard.runs.store.folder import (
     moments,
     open_recipe,
     read_weights,
+    set_weights,
     unseen_bytes,
 )
 from regard.runs.store.history import History
@@ -48,8 +56,9 @@ from regard.runs.tasks.task import find_task, task_of
 from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
+from regard.text.readers.sources import GivenLines
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.checkpoint import load_tensors
+from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.distributed import Group
 
 DEFAULTS = Path(__file__).parents[2] / "golden" / "defaults.json"
@@ -689,6 +698,448 @@ def test_a_task_is_found_by_its_name_and_shows_only_what_it_can(counted):
         task.look_inside(run, "none", "text")
     find_task("translation").look_inside(run, "trace", "text", "target")
     assert asked[-1] == (("text", "target"), {})
+
+
+# -- what was trained on ---------------------------------------------------------------------------------------------
+
+
+def family(run, tmp_path, ancestors, lines=(), **facts):
+    """A copy of a run that says it was fine-tuned."""
+    copy = changed(run, tmp_path, f"tuned{len(os.listdir(tmp_path))}", ancestors=ancestors, **facts)
+    if len(lines):
+        save_tensors(copy / "ancestors.safetensors", {"lines": torch.tensor(lines).view(torch.int64)})
+    return copy
+
+
+PARENT = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
+
+
+def test_the_share_of_a_text_that_was_trained_on_counts_each_line_and_says_by_whom(counted, tmp_path):
+    train = list(open_corpus(counted.recipe.data.corpus).splits["train"])
+    known, other = GivenLines((train[0], train[0], train[1], "not in it", " ")), GivenLines(("not in it", "nor this"))
+    recipe = counted.recipe
+    sentence = "3 of 4 lines (75.0 %) were trained on"
+    alone = {"seen_in_training": sentence, "share_seen_in_training": 0.75}
+    assert seen_in_training(counted.folder, recipe, known) == alone
+    assert seen_in_training(counted.folder, recipe, GivenLines(())) == {
+        "seen_in_training": "0 of 0 lines (0.0 %) were trained on", "share_seen_in_training": 0,
+    }  # fmt: skip
+    hashes = sorted([*GivenLines((train[0],)).hashes(), *GivenLines(("nor this",)).hashes()])
+    lines = np.array(hashes, np.uint64).view(np.int64)
+    child = family(counted, tmp_path, [{**PARENT, "lines": 2}], lines)
+    assert seen_in_training(child, recipe, known) == {
+        **alone, "seen_in_training": f"{sentence}, 2 of them by the runs that it started from",
+    }  # fmt: skip
+    assert seen_in_training(child, recipe, other) == {
+        "seen_in_training": "1 of 2 lines (50.0 %) were trained on, 1 of them by the runs that it started from",
+        "share_seen_in_training": 0.5,
+    }
+    unsure = family(counted, tmp_path, [{**PARENT, "unknown": "what parent read"}])
+    assert seen_in_training(unsure, recipe, known) == {
+        "seen_in_training": f"unknown: what parent read; at least {sentence}", "share_seen_in_training": None,
+    }  # fmt: skip
+    assert seen_in_training(unsure, recipe, other)["seen_in_training"] == "unknown: what parent read"
+    gone = recipe.replace(data={"corpus": str(tmp_path / "gone.txt")})
+    assert seen_in_training(counted.folder, gone, known)["seen_in_training"].startswith(
+        f"unknown: The data that {counted.folder} was trained on is missing"
+    )
+    imported = recipe.replace(data={"corpus": ""})
+    assert seen_in_training(counted.folder, imported, known)["seen_in_training"] == "unknown: the run was imported"
+    damaged = family(counted, tmp_path, [3])
+    assert "it does not record which run" in seen_in_training(damaged, recipe, known)["seen_in_training"]
+
+
+def test_a_record_of_ancestors_is_whole_or_damaged(counted, tmp_path):
+    for wrong in ({"run": "x"}, "parent", [3], [{**PARENT, "run": 3}], [{**PARENT, "corpus": "x"}], [{"run": "x"}]):
+        with pytest.raises(RegardError, match=r"run\.json is damaged: it does not record which run"):
+            Ancestors.of(family(counted, tmp_path, wrong))
+    assert Ancestors.of(family(counted, tmp_path, [])).runs == ()
+    assert Ancestors.of(family(counted, tmp_path, [{**PARENT, "lines": 0}, PARENT])).runs[1] == PARENT
+    for tensors in ({"lines": torch.ones(2)}, {"other": torch.ones(2, dtype=torch.int64)}):
+        copy = family(counted, tmp_path, [PARENT, {**PARENT, "lines": 2}])
+        save_tensors(copy / "ancestors.safetensors", tensors)
+        with pytest.raises(RegardError, match=r"ancestors\.safetensors is damaged: it has no digests of lines"):
+            Ancestors.of(copy)
+
+
+def test_a_child_inherits_the_lines_of_its_parent_and_adds_the_parents_own(counted, tmp_path):
+    train = open_corpus(counted.recipe.data.corpus).splits["train"]
+    own = sorted(set(train.hashes()))
+    child = family(counted, tmp_path, [{**PARENT, "lines": 2}], np.array([5, own[0]], np.uint64).view(np.int64))
+    shutil.copy(counted.recipe.data.corpus, child)  # its text is found beside it
+    found = Ancestors.and_itself(child, "digest")
+    assert found.lines.tolist() == sorted([5, *own])
+    facts = read_facts(child)
+    assert found.runs[1] == {**PARENT, "lines": 2}
+    assert {name: found.runs[0][name] for name in ("run", "weights", "lines")} == {
+        "run": child.name, "weights": "digest", "lines": len(list(train.hashes())),
+    }  # fmt: skip
+    assert found.runs[0]["corpus"] == {name: facts["corpus"][name] for name in ("name", "checksum")}
+    assert found.runs[0]["recipe"]["data"]["corpus"] == "./text.txt"
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    found.save(saved)
+    again = family(counted, tmp_path, list(found.runs))
+    shutil.copy(saved / "ancestors.safetensors", again)
+    assert Ancestors.of(again).lines.tolist() == found.lines.tolist()
+    Ancestors().save(saved)  # a start that was killed had written them
+    assert os.listdir(saved) == []
+
+
+# -- from another run ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_run_takes_from_its_parent_cannot_be_set(counted, translator):
+    parent = translator.folder
+    for how, said in (
+        ({"start": counted.folder}, "is an ngram, which is trained by counting, so it cannot be fine-tuned"),
+        ({"system": "transformer"}, f"{parent} is a seq2seq: a transformer cannot start from its weights"),
+        ({"size": "small"}, f"A run that starts from {parent} keeps its size, tiny: leave out --size"),
+        *(({"settings": {"data": {name: "x"}}}, f"keeps its tokenizer: leave out --data.{name}")
+          for name in ("tokenizer", "vocabulary", "normalise", "joint")),
+        ({"settings": {"from": {"run": "x"}}}, "with --from RUN, or in Python with start="),
+    ):  # fmt: skip
+        with pytest.raises(RegardError, match=re.escape(said)):
+            compose_recipe(**{"system": None, "start": parent, **how})
+    made = compose_recipe("seq2seq", start=parent, size="tiny", seed=7, budget="5s", data="phrasebook",
+                          settings={"model": {"dropout": 0.25}})  # fmt: skip
+    assert (made.system, made.size, made.start) == ("seq2seq", "tiny", Start(str(parent.resolve()), ""))
+    assert (made.model.width, made.model.dropout) == (translator.recipe.model.width, 0.25)
+    assert (made.training.seed, made.training.budget, made.data.corpus, made.data.header) == (
+        7,
+        "5s",
+        "phrasebook",
+        "auto",
+    )
+    with pytest.raises(RegardError, match=r"Name a system .* or a recipe file"):
+        compose_recipe(None)
+
+
+def test_a_recipe_that_starts_from_a_run_says_which_and_another_file_is_read_anew(translator, tmp_path):
+    parent, recipe = translator.folder, tmp_path / "child.toml"
+    recipe.write_text(f'system = "seq2seq"\nsize = "tiny"\n[from]\nrun = "{parent}"\nweights = "w"\n'
+                      '[data]\ncorpus = "pairs.csv"\nheader = "yes"\n[model]\ndropout = 0.125\n')  # fmt: skip
+    made = compose_recipe(None, recipe=recipe)
+    assert (made.start, made.model.dropout, made.data.header) == (Start(str(parent.resolve()), "w"), 0.125, "yes")
+    assert made.model.width == translator.recipe.model.width
+    other = compose_recipe(None, recipe=recipe, data="other.csv")
+    assert (other.data.corpus, other.data.header) == ("other.csv", "auto")
+    recipe.write_text(recipe.read_text().replace(str(parent), str(tmp_path / "gone")))
+    with pytest.raises(RegardError, match=r"child\.toml starts from the run .*gone, which is missing: restore it"):
+        compose_recipe(None, recipe=recipe)
+    assert compose_recipe(None, recipe=recipe, start=parent).start == Start(str(parent.resolve()), "w")
+
+
+def test_another_run_of_the_same_name_is_not_what_a_recipe_starts_from():
+    assert prepare._same_weights(Start("x"), "found") == Start("x", "found")
+    assert prepare._same_weights(Start("x", "found"), "found") == Start("x", "found")
+    with pytest.raises(RegardError, match="its weights have the digest other, but the recipe names found"):
+        prepare._same_weights(Start("x", "found"), "other")
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_reading_for_the_vocabulary_is_shown_by_the_bytes_that_were_read(monkeypatch):
+    shown = []
+
+    @contextmanager
+    def progress(title, total, unit):
+        shown.append((title, total, unit))
+        yield SimpleNamespace(advance=shown.append)
+
+    monkeypatch.setattr(data_lookup, "progress", progress)
+    monkeypatch.setattr(data_lookup, "SHOWN_BYTES", 6)
+    lines = GivenLines(("ab", "cd", "é", "f", "ghijkl"))
+    assert list(data_lookup.ShownLines(lines, "reading")) == list(lines.lines)
+    assert shown == [("reading", lines.size, " bytes"), 6, 12]
+
+
+def test_text_that_has_changed_or_was_not_recorded_is_refused(counted, tmp_path):
+    facts = read_facts(counted.folder)
+    for corpus, said in (
+        (3, "it does not record the corpus of"),
+        ({**facts["corpus"], "checksum": "c"}, "has changed"),
+    ):
+        with pytest.raises(RegardError, match=said):
+            data_lookup.corpus_of(changed(counted, tmp_path, f"c{len(said)}", corpus=corpus), counted.recipe)
+    with pytest.raises(RegardError, match="was imported without its text: name a text with --data"):
+        with_data_found(tmp_path, counted.recipe.replace(data={"corpus": ""}))
+    (tmp_path / "pairs.de").write_text("x\n")  # parallel files have the name with other endings
+    found = with_data_found(tmp_path, counted.recipe.replace(data={"corpus": "/nowhere/pairs"}))
+    assert found.data.corpus == str(tmp_path.resolve() / "pairs")
+
+
+# -- the estimate ----------------------------------------------------------------------------------------------------
+
+
+def test_an_estimate_is_what_three_steps_say_of_all_steps(counted, monkeypatch):
+    probed = []
+    monkeypatch.setattr(dry_run, "probe_peak_memory", lambda trainer, steps: probed.append(steps))
+    monkeypatch.setattr(dry_run, "measure_steps", lambda trainer, steps: (0.25 * (steps == 3), 100.4))
+
+    def estimate(**training):
+        settings = {
+            "model": {"width": 8},
+            "training": SHORT | {"patience": 0} | training,
+            "data": {"tokenizer": "char"},
+        }
+        return dry_run.dry_run(compose("rnn", "tiny", settings).replace(data={"corpus": counted.recipe.data.corpus}))
+
+    facts = estimate()
+    tokens = facts["training_tokens"]
+    assert (facts["system"], facts["corpus"], facts["threads"]) == ("rnn", "text.txt", 1)
+    assert (facts["tokens_per_step"], facts["tokens_per_second"], facts["seconds_per_step"]) == (100, 402, 0.25)
+    assert (facts["steps"], facts["epochs"], facts["training_time"]) == (6, round(6 * 100.4 / tokens, 2), "1.5 s")
+    assert probed == [6]
+    assert facts["weights_gradients_optimizer_bytes"] == 4 * 2 * facts["parameters"]  # no step, so no moments yet
+    assert "warning" not in facts
+    often = math.ceil(100 * tokens / 100.4)
+    assert "more than 100 epochs" in estimate(steps=often + 1)["warning"]
+    assert "warning" not in estimate(steps=often - 1)
+    assert "warning" not in estimate(steps=often + 1, patience=1)
+    assert estimate(budget="2s", validations=2)["steps"] == 8
+    assert estimate(budget="1004", validations=2)["steps"] == 10
+
+    def fail(error):
+        def measure(trainer, steps):
+            raise error
+
+        monkeypatch.setattr(dry_run, "measure_steps", measure)
+
+    fail(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(RegardError, match=r"cpu has too little memory .* try --training\.accumulate 4, which saves"):
+        estimate(accumulate=2)
+    fail(RuntimeError("something else"))
+    with pytest.raises(RuntimeError, match="something else"):
+        estimate()
+    monkeypatch.setattr(dry_run, "measure_steps", lambda trainer, steps: fail_with_folder(trainer.folder))
+    with pytest.raises(RegardError, match=r"^The loss became nan\.$"):
+        estimate()
+
+
+def fail_with_folder(folder):
+    raise RegardError(f"The loss became nan; the last good weights are kept in {folder}.")
+
+
+def test_an_estimate_of_counting_needs_no_step(counted):
+    facts = dry_run.dry_run(counted.recipe)
+    assert set(facts) == {"system", "corpus", "vocabulary", "training_tokens", "note"}
+    assert (facts["system"], facts["vocabulary"]) == ("ngram", counted.tokenizer.vocabulary)
+
+
+# -- one run's memory of itself --------------------------------------------------------------------------------------
+
+
+def test_a_run_keeps_the_engines_of_the_last_four_ways_of_decoding(counted):
+    run = copy.copy(counted)
+    run._engines, built = {}, []
+
+    def engine(how):
+        return run._engine_for(how, lambda: built.append(how) or f"engine {how}")
+
+    assert [engine(how) for how in (1, 2, 3, 4, 1)] == [f"engine {how}" for how in (1, 2, 3, 4, 1)]
+    assert built == [1, 2, 3, 4]
+    engine(5)  # takes the place of the first
+    assert list(run._engines) == [2, 3, 4, 5]
+    engine(1)
+    assert built == [1, 2, 3, 4, 5, 1]
+
+
+def test_a_text_as_long_as_the_context_is_read_and_one_token_more_is_not(counted):
+    run = copy.copy(counted)
+    line = "line 5 of the text"
+    longest = 1 + len(counted.tokenizer.encode(line))
+    for context, fits in ((longest, True), (longest - 1, False), (None, True)):
+        run.model = SimpleNamespace(context=context)
+        if fits:
+            assert run._tokens_to_embed(line, 1) == [run.tokenizer.begin, *run.tokenizer.encode(line)]
+        else:
+            with pytest.raises(
+                RegardError, match=f"Text 4 has {longest} tokens, but the model reads at most {context}"
+            ):
+                run._tokens_to_embed(line, 4)
+    with pytest.raises(RegardError, match="Text 2 is empty, so it has no vector"):
+        run._tokens_to_embed("", 2)
+    with pytest.raises(RegardError, match="pool must be one of mean, last"):
+        counted.embed(["a"], pool="max")
+    assert repr(counted) == (
+        f"LanguageRun({str(counted.folder)!r}: ngram, {group_digits(counted.parameters)} parameters, on cpu)"
+    )
+
+
+def test_a_run_of_another_kind_is_refused_with_the_right_one(counted, translator):
+    with pytest.raises(RegardError, match="is an ngram, so kind must be LanguageRun, not TranslationRun"):
+        regard.load(counted.folder, regard.TranslationRun)
+    for load, run, verb in (
+        (load_translator, counted, "generate"), (load_language_model, translator, "translate"),
+        (load_classifier, translator, "translate"),
+    ):  # fmt: skip
+        with pytest.raises(RegardError, match=f"use `regard {verb} {run.folder}`"):
+            load(run.folder)
+    for weights in ("last", "4"):
+        loaded = load_translator(translator.folder, weights=weights).model.state_dict()
+        stored = read_weights(translator.folder, weights)
+        assert all(torch.equal(loaded[name], stored[name]) for name in stored)
+    mean, loaded = average_weights(translator.folder, 2), load_translator(translator.folder, average=2)
+    assert all(torch.equal(loaded.model.state_dict()[name], mean[name]) for name in mean)
+
+
+def test_weights_in_half_precision_stay_so(translator):
+    model = copy.deepcopy(translator.model)
+    half = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
+    set_weights(model, dict(half), translator.folder)
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+    model = copy.deepcopy(translator.model)
+    name = next(iter(half))
+    set_weights(model, half | {name: half[name].float()}, translator.folder)  # one in full: it was trained so
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    with pytest.raises(RegardError, match=r"do not fit its recipe\.toml: one of the two has been modified"):
+        set_weights(model, {name: half[name]}, translator.folder)
+
+
+# -- curves elsewhere ------------------------------------------------------------------------------------------------
+
+
+class Curves:
+    def __init__(self, broken=()):
+        self.rows, self.ended, self.closed, self.broken = [], [], 0, broken
+
+    def add(self, row, when=None):
+        if row["step"] in self.broken:
+            raise OSError("no space")
+        self.rows.append((row["step"], when))
+
+    def end(self, step, texts):
+        self.ended.append((step, texts))
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
+def test_a_tracker_gets_the_rows_that_it_lacks_at_their_time_and_is_closed(translator, monkeypatch, name):
+    curves = Curves()
+    for other, made in (("TensorBoard", "tensorboard"), ("MLflow", "mlflow")):
+        monkeypatch.setattr(tracking, other, lambda folder, recipe, made=made: curves if made == name else None)
+    began = datetime.datetime.fromisoformat(read_facts(translator.folder)["created"]).timestamp()
+    with tracking.tracking(name, translator.folder, translator.recipe) as tracker:
+        assert curves.rows == [(row["step"], began + row["seconds"]) for row in translator.history]
+        tracker.add({"step": 99})
+        tracker.end(100, [{"": "text"}])
+        assert (curves.rows[-1], curves.ended, curves.closed) == ((99, None), [(100, [{"": "text"}])], 0)
+    assert curves.closed == 1
+    with pytest.raises(ValueError, match="stop"), tracking.tracking(name, translator.folder, translator.recipe):
+        raise ValueError("stop")
+    assert curves.closed == 2
+    with tracking.tracking("", translator.folder, translator.recipe) as none:
+        assert isinstance(none, tracking.NoTracker)
+
+
+def test_a_tracker_that_fails_is_not_asked_again(capsys):
+    curves = Curves(broken=[2])
+    patient = tracking.Patient(lambda: curves)
+    for step in (1, 2, 3):
+        patient.add({"step": step}, 5.0)
+    patient.end(3, [])
+    patient.close()
+    assert (curves.rows, curves.ended, curves.closed) == ([(1, 5.0)], [], 0)
+    assert capsys.readouterr().err == (
+        "note: the curves are no longer logged (OSError: no space); metrics.jsonl still records them\n"
+    )
+    assert isinstance(tracking.Patient(lambda: 1 / 0).tracker, tracking.NoTracker)
+
+
+def test_trackers_get_every_setting_by_its_name_and_texts_as_blocks(translator):
+    found, tree = tracking.hyperparameters(translator.recipe), translator.recipe.tree()
+    assert (found["system"], found["size"]) == ("seq2seq", "tiny")
+    assert {name for name in found if "." in name} == {
+        f"{part}.{key}" for part in ("data", "model", "training") for key in tree[part]
+    }
+    assert found["model.width"] == 8
+    assert tracking.as_markdown([{"": "one\ntwo"}, {"source": "a", "answer": "b"}]) == (
+        "    one\n    two\n\n    source: a\n    answer: b"
+    )
+    tracking.check_tracker("", translator.recipe)
+    with pytest.raises(RegardError, match="--track must be one of tensorboard, mlflow"):
+        tracking.check_tracker("paper", translator.recipe)
+
+
+class Client:
+    """MLflow's client, as far as it is asked."""
+
+    def __init__(self, where):
+        self.where, self.logged, self.params, self.made = where, [], {}, []
+
+    def get_experiment_by_name(self, name):
+        self.made.append(name)
+
+    def create_experiment(self, name, artifact_location):
+        self.made.append((name, artifact_location))
+        return "7"
+
+    def create_run(self, number, run_name):
+        self.made.append((number, run_name))
+        return SimpleNamespace(info=SimpleNamespace(run_id="mine"))
+
+    def log_param(self, run, name, value):
+        self.params[name] = value
+
+    def get_metric_history(self, run, name):
+        return [SimpleNamespace(step=step) for step in ((4, 2) if name == "train/loss" else ())]
+
+    def log_batch(self, run, metrics):
+        self.logged.append((run, metrics))
+
+    def log_text(self, run, text, name):
+        self.logged.append((run, text, name))
+
+    def set_terminated(self, run):
+        self.logged.append((run, "end"))
+
+
+def test_an_mlflow_run_is_made_beside_the_runs_and_gets_what_it_lacks(translator, folder, monkeypatch, capsys):
+    names = ("mlflow", "mlflow.exceptions", "mlflow.entities")
+    modules = {name: ModuleType(name) for name in names}
+    modules["mlflow"].MlflowClient = Client
+    modules["mlflow.exceptions"].MlflowException = KeyError
+    modules["mlflow.entities"].Metric = lambda name, value, then, step: (name, value, then, step)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
+        monkeypatch.setenv(name, "")  # and so it is afterwards what it was
+        monkeypatch.delenv(name)
+    for name in ("mlflow", "alembic"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    copy = shutil.copytree(translator.folder, folder / "tracked")
+    tracker = MLflow(copy, translator.recipe)
+    beside = f"sqlite:///{(folder.resolve() / 'mlflow.db').as_posix()}"
+    assert tracker.client.where == beside
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "true"
+    assert [logging.getLogger(name).level for name in ("mlflow", "alembic")] == [logging.WARNING] * 2
+    assert tracker.client.made == ["regard", ("regard", (folder.resolve() / "mlflow").as_uri()), ("7", "tracked")]
+    assert tracker.client.params == tracking.hyperparameters(translator.recipe)
+    assert json.loads((copy / "mlflow.json").read_text()) == {"tracking_uri": beside, "run_id": "mine"}
+    assert capsys.readouterr().err == f"to see the curves: mlflow ui --backend-store-uri {beside}\n"
+    for step, split in ((4, None), (5, None), (1, "valid")):
+        tracker.add({"step": step, "loss": 2.0} | ({"split": split} if split else {}), 3.5)
+    assert tracker.client.logged == [
+        ("mine", [("train/loss", 2.0, 3500, 5)]), ("mine", [("valid/loss", 2.0, 3500, 1)]),
+    ]  # fmt: skip
+    monkeypatch.setattr(tracking.time, "time", lambda: 7.25)
+    tracker.add({"step": 6, "loss": 1.0})
+    assert tracker.client.logged[-1][1][0][2] == 7250
+    tracker.end(6, [])
+    tracker.end(6, [{"": "text"}])
+    tracker.close()
+    assert tracker.client.logged[-2:] == [("mine", "    text", "what it writes.md"), ("mine", "end")]
+    monkeypatch.setattr(Client, "update_run", lambda self, run, status: None, raising=False)
+    monkeypatch.setattr(Client, "get_experiment_by_name", lambda self, name: SimpleNamespace(experiment_id="3"))
+    assert MLflow(copy, translator.recipe).client.made == []  # it goes on with the run that it noted
+    (copy / "mlflow.json").unlink()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://there")
+    other = MLflow(copy, translator.recipe).client
+    assert (other.where, other.made) == ("http://there", [("3", "tracked")])
 
 
 # -- defaults --------------------------------------------------------------------------------------------------------
