@@ -19,13 +19,15 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import regard
 from regard.base.digests import with_digest
 from regard.base.errors import RegardError
+from regard.base.locks import try_lock
 from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
-from regard.runs import data_lookup, dry_run, lists, prepare, resolve, resume, run_report, tracking, train
+from regard.runs import data_lookup, dry_run, lists, prepare, resolve, resume, run_report, speed, tracking, train
 from regard.runs.ancestors import Ancestors, provenance, seen_in_training
 from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
@@ -33,7 +35,10 @@ from regard.runs.load import load_classifier, load_language_model, load_translat
 from regard.runs.recipe import Start, compose
 from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
 from regard.runs.run_report import MEASURES, effort, finding
-from regard.runs.store.facts import read_facts
+from regard.runs.store import folder as run_folder
+from regard.runs.store import gallery, lock
+from regard.runs.store import list as run_list
+from regard.runs.store.facts import REPORT_MARK, is_report, parent_of, read_facts, read_note
 from regard.runs.store.folder import (
     MAY_CHANGE,
     MAY_MOVE,
@@ -45,6 +50,7 @@ from regard.runs.store.folder import (
     moments,
     open_recipe,
     read_weights,
+    recorded_unseen,
     set_weights,
     unseen_bytes,
 )
@@ -58,7 +64,7 @@ from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
 from regard.text.readers.sources import GivenLines
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.checkpoint import load_tensors, save_tensors
+from regard.training.checkpoint import load_tensors, save_tensors, weights_digest
 from regard.training.distributed import Group
 
 DEFAULTS = Path(__file__).parents[2] / "golden" / "defaults.json"
@@ -183,10 +189,23 @@ def test_what_an_interrupted_beginning_left_is_removed(translator, tmp_path):
 # -- going on --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_goes_on_unchanged_keeps_its_recipe_as_it_was_written(translator, folder):
+def test_a_run_that_goes_on_unchanged_keeps_its_recipe_as_it_was_written(translator, folder, monkeypatch, capsys):
     copy = shutil.copytree(translator.folder, folder / "goes on")
     (copy / "recipe.toml").write_text((copy / "recipe.toml").read_text() + "# a remark of mine\n")
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
     regard.resume(copy)
+    assert set(threads) == {1}
+    assert f"{copy} is already finished, after 6 steps." in capsys.readouterr().err
+    with pytest.raises(RegardError, match="track must be one of tensorboard, mlflow"):
+        regard.resume(copy, track="paper")
+    for settings, said in (
+        ({"model": {"width": 9}}, "A run cannot change its model.width; `regard resume` accepts only changes of"),
+        ({"training": {"seed": 2}}, "cannot change its training.seed"),
+        ({"training": {"capture": "off"}}, "training.capture, which decides which pairs share a batch"),
+    ):
+        with pytest.raises(RegardError, match=re.escape(said)):
+            regard.resume(copy, settings=settings)
     assert (copy / "recipe.toml").read_text().endswith("# a remark of mine\n")
     regard.resume(copy, settings={"training": {"checkpoint_every": 7}})
     written = (copy / "recipe.toml").read_text()
@@ -221,6 +240,7 @@ def test_several_processes_train_as_one_does(folder, capsys):
     facts = [read_facts(one.folder) for one in (run, alone)]
     assert facts[0]["parameters"] == facts[1]["parameters"]
     assert facts[0]["files"] == facts[1]["files"]
+    assert not any("processes" in one for one in facts)  # there was one
 
 
 def test_a_model_that_does_not_fit_is_refused_at_its_last_byte(monkeypatch):
@@ -837,6 +857,40 @@ def test_another_run_of_the_same_name_is_not_what_a_recipe_starts_from():
         prepare._same_weights(Start("x", "found"), "other")
 
 
+def test_what_was_decided_is_said_before_the_training(counted, translator, tmp_path, capsys):
+    data = str(counted.recipe.data.corpus)
+    for size in (None, "tiny"):
+        prepare.prepare(compose_recipe("ngram", data=data, size=size))
+        said = capsys.readouterr().err
+        assert ("The size is tiny, because" in said) == (size is None)
+        assert "No --data was given" not in said
+    pairs = translator.recipe.data.corpus
+    made = prepare.prepare(compose_recipe(None, start=translator.folder, data=pairs))
+    known = "No pair of valid or test was in the training data of translator."  # drawn by hash, so the same ones
+    assert known in capsys.readouterr().err
+    assert (list(made.notes), made.origin["notes"][-1]) == ([known], known)
+    assert [one["run"] for one in made.ancestors.runs] == ["translator"]
+    stored = read_weights(translator.folder)
+    assert all(torch.equal(weight, stored[name]) for name, weight in made.model.state_dict().items())
+    assert made.recipe.start.weights == weights_digest(stored)
+    with pytest.raises(RegardError, match=r"do not fit the weights of .*translator: remove the settings model\.\*"):
+        prepare.prepare(compose_recipe(None, start=translator.folder, data=pairs, settings={"model": {"width": 12}}))
+
+
+def test_bytes_that_the_parent_has_seen_are_not_unseen(translator, tmp_path):
+    pieces = [1, 2, 3]
+    tokenizer = SimpleNamespace(byte_pieces=pieces)
+    parent = changed(translator, tmp_path, "parent", corpus={"name": "x", "unseen_bytes": [2, 3, "x", 9]})
+    data = SimpleNamespace(origin={"unseen_bytes": [1, 2], "notes": ["a"]}, tokenizers=Tokenizers(tokenizer))
+    recipe = translator.recipe
+    for start, unseen in ((None, [1, 2]), (Start(str(parent)), [2])):
+        made = prepare.Prepared(dataclasses.replace(recipe, start=start), data, None, notes=["b"])
+        assert made.origin == {"unseen_bytes": unseen, "notes": ["a", "b"]}
+    assert recorded_unseen(parent, tokenizer) == [2, 3]
+    for corpus in ({"unseen_bytes": 3}, {}, "x"):
+        assert recorded_unseen(changed(translator, tmp_path, f"c{corpus!r:.9}", corpus=corpus), tokenizer) == []
+
+
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -1140,6 +1194,277 @@ def test_an_mlflow_run_is_made_beside_the_runs_and_gets_what_it_lacks(translator
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://there")
     other = MLflow(copy, translator.recipe).client
     assert (other.where, other.made) == ("http://there", [("3", "tracked")])
+
+
+# -- files of a run --------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_no_run_says_what_it_is(counted, tmp_path):
+    def refused(folder):
+        with pytest.raises(RegardError) as error:
+            read_facts(folder)
+        return str(error.value)
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert refused(empty) == f"{empty} is not a run: it has no run.json; `regard train` creates one."
+    assert refused(tmp_path / "none").endswith("`regard train` creates one.")
+    for name in ("model.safetensors", "training.safetensors"):
+        (empty / name).touch()
+        assert "it has weights but no run.json. Restore that file from a backup" in refused(empty)
+        (empty / name).unlink()
+    (empty / ".beginning").touch()
+    assert refused(empty).endswith("is not a run yet: its training ended before the first step; train it again.")
+    (empty / "run.json").write_text("[1]")
+    assert refused(empty) == f"{empty / 'run.json'} is damaged; restore it, or train the run again."
+    (empty / "run.json").write_text('{"format": 2, "regard": "9.9"}')
+    assert "was written by Regard 9.9 in run format 2; this version reads format 1: install the version" in refused(
+        empty
+    )
+    copy = shutil.copytree(counted.folder, tmp_path / "counted run")
+    assert f"did you mean {copy}?" in refused(tmp_path / "countedrun")
+    (copy / "run.json").write_text((copy / "run.json").read_text().replace('"seed": 1', '"seed": 2'))
+    assert "is damaged or has been modified" in refused(copy)
+
+
+def test_the_parent_of_a_run_is_the_first_of_its_ancestors():
+    assert parent_of({"ancestors": [{"run": "p"}, {"run": "g"}]}) == "p"
+    for facts in ({}, {"ancestors": []}, {"ancestors": "p"}, {"ancestors": ["p"]}, {"ancestors": [{"name": "p"}]}):
+        assert parent_of(facts) is None
+
+
+def test_the_note_of_weights_is_read_from_a_whole_file_alone(translator, tmp_path):
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(RegardError, match=r"There is no .*: no weights were saved, or the file was moved"):
+        read_note(path)
+    shutil.copy(translator.folder / "model.safetensors", path)
+    assert read_note(path)["step"] == load_tensors(path)[1]["step"]
+    save_tensors(path, {"a": torch.ones(2)}, {"step": 3})
+    assert read_note(path)["step"] == 3
+    save_file({"a": torch.ones(2)}, path, {"regard": "[1]"})
+    with pytest.raises(RegardError, match="is damaged: its header was not written by Regard"):
+        read_note(path)
+    save_file({"a": torch.ones(2)}, path)
+    assert read_note(path) == {}
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RegardError, match=r"cannot be read as safetensors \(.*\): it is damaged or truncated"):
+        read_note(path)
+    assert not is_report(path)
+    path.write_text(f"<p>{REPORT_MARK}")
+    assert is_report(path)
+    assert not is_report(tmp_path)
+
+
+def test_models_that_come_with_regard_have_names_and_are_never_written_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = gallery.gallery_names()
+    assert names == sorted(names)
+    assert "gallery/ngram" in names
+    shipped = gallery.find_run(Path("gallery/ngram"))
+    assert shipped == gallery.GALLERY / "ngram"
+    assert gallery.find_run(Path("gallery")) == gallery.GALLERY
+    assert gallery.find_run(Path("gallery/none")) == Path("gallery/none")
+    assert (gallery.shown_name(shipped), gallery.shown_name(Path("runs/x"))) == ("gallery/ngram", "runs/x")
+    assert (gallery.is_shipped(shipped), gallery.is_shipped(gallery.GALLERY), gallery.is_shipped(tmp_path)) == (
+        True, False, False,
+    )  # fmt: skip
+    with pytest.raises(RegardError, match="gallery/ngram comes with Regard and is read-only"):
+        gallery.check_own(shipped)
+    gallery.check_own(tmp_path)
+    (tmp_path / "gallery" / "ngram").mkdir(parents=True)  # one of ours comes first
+    assert gallery.find_run(Path("gallery/ngram")) == Path("gallery/ngram")
+
+
+def test_a_new_folder_has_the_name_of_its_work_and_is_gone_if_nothing_began(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = compose("lstm", "tiny").replace(data={"corpus": f"/x/a\nb{'c' * 200}.txt"})
+    with lock.new_folder(recipe, None) as made:
+        assert made == Path("runs") / f"lstm-ab{'c' * 98}"
+        assert lock.was_begun(made)
+        with pytest.raises(RegardError, match="Another process is using"), lock.new_folder(recipe, made):
+            pass
+        (made / "model.safetensors").touch()
+    mine = tmp_path / "mine"
+    with pytest.raises(ValueError, match="stop"), lock.new_folder(recipe, mine):
+        raise ValueError("stop")
+    assert not mine.exists()
+
+    def begin():
+        with lock.new_folder(recipe, mine) as made:
+            (made / "recipe.toml").touch()
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        begin()
+    assert sorted(path.name for path in mine.iterdir()) == [".beginning", ".lock", "recipe.toml"]
+    with lock.new_folder(recipe, mine):  # begun here before: the same files are made again
+        pass
+    (mine / "mine.py").touch()  # a copy of one's own code
+    lock.check_free(mine)
+    for name in ("notes.txt", "metrics.jsonl"):
+        (mine / name).touch()
+        with pytest.raises(RegardError, match="already exists and is not a run: choose another --run"):
+            lock.check_free(mine)
+        (mine / name).unlink()
+    (mine / ".beginning").write_text("of my novel")
+    with pytest.raises(RegardError, match="already exists and is not a run"):
+        lock.check_free(mine)
+    (mine / "run.json").touch()
+    with pytest.raises(RegardError, match=f"`regard resume {mine}` continues it, or choose another --run"):
+        lock.check_free(mine)
+    (tmp_path / "link").symlink_to("nowhere")
+    for path in (tmp_path / "link", mine / "run.json"):
+        with pytest.raises(RegardError, match="already exists and is not a run"):
+            lock.check_free(path)
+    with pytest.raises(RegardError, match="is not a UTF-8 name, which the weights file requires"):
+        lock.check_encodable(Path("a\udcff"))
+    for wrong in (lock.claimed(mine / "run.json" / "x"), lock.free_folder(mine / "run.json" / "x")):
+        with pytest.raises(RegardError, match=r"Cannot create the folder .* \(.+\); choose another --run"):
+            wrong.__enter__()
+
+
+def test_a_perplexity_beyond_all_numbers_is_infinite():
+    assert run_list.perplexity(699.0) == math.exp(699.0)
+    assert run_list.perplexity(700.0) == math.inf
+    best = run_list._best
+    assert best({"validation_loss": 2.0, "step": 3}) == {
+        "best": math.exp(2.0), "measure": "perplexity", "best_step": 3,
+    }  # fmt: skip
+    assert best({"validation_loss": 2.0, "bleu": 9.5, "step": 3})["measure"] == "bleu"
+    assert best({"validation_loss": "low", "bleu": "x"}) == {"best": None, "measure": None, "best_step": None}
+
+
+def test_bytes_of_a_text_of_millions_are_all_seen():
+    """It is read in pieces of four million."""
+    piece = 1 << 22
+    ids = np.zeros(2 * piece + 1, np.uint8)
+    for number, place in enumerate((0, piece - 1, piece, 2 * piece - 1, 2 * piece), start=1):
+        ids[place] = number
+    tokenizer = SimpleNamespace(vocabulary=9, byte_pieces=[1, 2, 3, 4, 5, 6, 8])
+    assert unseen_bytes(tokenizer, ids) == [6, 8]
+    assert unseen_bytes(SimpleNamespace(vocabulary=9, byte_pieces=[]), ids) == []
+
+
+def test_a_run_of_ones_own_code_needs_that_code(counted, tmp_path):
+    copy = shutil.copytree(counted.folder, tmp_path / "copy")
+    tree = {**read_facts(copy)["recipe"], "system": "./mine.py:Mine"}
+    (copy / "run.json").write_text(json.dumps(with_digest({**read_facts(copy), "recipe": tree})))
+    recipe = (copy / "recipe.toml").read_text().replace('"ngram"', '"./mine.py:Mine"')
+    (copy / "recipe.toml").write_text(recipe)
+    with pytest.raises(
+        RegardError, match=rf"{copy} was trained with your own code, but neither .*mine.py nor {copy}/code"
+    ):
+        open_recipe(copy)
+    facts = {"code": {"file": "../../mine.py", "sha256": "x"}}  # never a path out of the run
+    with pytest.raises(RegardError, match=rf"neither .*mine.py nor {copy}/mine.py contains that code now"):
+        run_folder.own_code("./mine.py:Mine", facts, copy)
+
+
+def test_a_changed_value_is_shown_in_two_hundred_signs():
+    assert run_folder._short("x" * 198) == repr("x" * 198)
+    assert run_folder._short("x" * 199) == f"'{'x' * 196}…"
+
+
+def test_a_model_computes_in_the_precision_that_was_asked_for(translator, monkeypatch):
+    asked = []
+    monkeypatch.setattr("regard.fast.decoding.eight_bit.use_eight_bits", asked.append)
+    for precision, kind, eight in (("fp32", torch.float32, 0), ("bf16", torch.bfloat16, 0), ("int8", torch.float32, 1)):
+        model = copy.deepcopy(translator.model)
+        speed.set_precision(model, precision)
+        assert {weight.dtype for weight in model.parameters()} == {kind}
+        assert len(asked) == eight
+    with pytest.raises(RegardError, match="precision must be one of fp32, bf16, int8, not 'fp8'"):
+        speed.set_precision(model, "fp8")
+    monkeypatch.setitem(sys.modules, "regard.fast.training", None)
+    assert speed.recordable(translator.model) is False
+
+
+# -- the page of a run -----------------------------------------------------------------------------------------------
+
+
+def test_a_curve_has_at_most_three_hundred_points_and_says_where_it_ends(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(run_report, "line_chart", lambda lines, **how: drawn.append((lines, how)) or "chart")
+
+    def rows(count, **more):
+        return [{"tokens": 10 * n, "bleu": float(n), "perplexity": 2.0 + n, **more} for n in range(1, count + 1)]
+
+    for count, points in ((1, 1), (300, 300), (301, 151), (600, 300), (601, 201)):
+        run_report._chart(rows(count), "bleu", "Validation BLEU")
+        ((line,), how) = drawn.pop()
+        assert (line.name, len(line.points), line.points[0]) == ("", points, (10.0, 1.0))
+    assert (how["title"], how["y"], how["x"]) == (
+        "Validation BLEU against tokens seen",
+        "validation bleu",
+        "tokens seen",
+    )
+    assert (how["log_y"], how["zero_y"], how["best"]) == (False, True, "validation")
+    run_report._chart([*rows(2), *rows(3, split="valid"), {"tokens": 9, "bleu": None}], "perplexity", "P", log=True)
+    lines, how = drawn.pop()
+    assert [(line.name, len(line.points)) for line in lines] == [("validation", 3), ("training", 2)]
+    assert (how["description"], how["log_y"], how["zero_y"]) == (
+        "Validation ends at 5; training ends at 4.",
+        True,
+        False,
+    )
+    run_report._chart([], "bleu", "B")
+    assert drawn.pop()[0] == []
+
+
+def test_a_page_tells_where_a_run_comes_from():
+    facts = {"corpus": {"name": "n", "checksum": "c"}, "seed": 0, "created": "t", "device": "d", "threads": 2,
+             "processes": 3, "regard": "1", "torch": "2", "python": "3", "platform": "p",
+             "code": {"file": "mine.py", "sha256": "s"}}  # fmt: skip
+    assert run_report._provenance(facts, [PARENT]) == {
+        "corpus": "n", "its checksum": "c", "started from parent": provenance(PARENT),
+        "own code": "mine.py, SHA-256 s", "seed": "0", "begun": "t", "device": "d", "threads": "2", "processes": "3",
+        "versions": "Regard 1, PyTorch 2, Python 3", "platform": "p",
+    }  # fmt: skip
+    assert run_report._provenance({}, []) == {"versions": "Regard None, PyTorch None, Python None"}
+
+
+def test_scores_and_how_they_were_measured_are_two_tables(monkeypatch):
+    tables = []
+    monkeypatch.setattr(run_report, "table", lambda rows, columns: tables.append((rows, columns)) or "")
+    run_report._score({"split": "test", "bleu": {"score": 12.5, "signature": "nrefs:1"}, "perplexity": 7.0,
+                       "bits_per_character_refused": "spaces", "bits_per_character": None, "lines": 3})  # fmt: skip
+    (told, others), (scores, columns) = tables
+    assert scores == [{"what": "BLEU", "value": "12.50"}, {"what": "perplexity", "value": "7.000"}]
+    assert (columns["what"], others["what"]) == ("measured", "about")
+    assert told == [
+        {"what": "split", "value": "test"}, {"what": "bleu", "value": "nrefs:1"},
+        {"what": "bits per character not defined", "value": "spaces"}, {"what": "lines", "value": 3},
+    ]  # fmt: skip
+
+
+def test_a_page_shows_five_held_out_examples_with_their_answers(translator, monkeypatch):
+    examples = [(f"the {n}", f"le {n}") for n in range(9)]
+    found = run_report.samples(translator, [(" ", "empty"), *examples])
+    answers = translator.translate([source for source, _ in examples[:5]])
+    assert (
+        found
+        == [
+            {"source": source, "reference": target, "seq2seq": answer}
+            for (source, target), answer in zip(examples, answers, strict=False)
+        ][:5]
+    )
+    assert len(found) == 5
+    assert run_report.samples(translator, []) == []
+    shipped = regard.load("gallery/ngram")
+    monkeypatch.setattr(run_report, "samples", None)  # nothing is even made
+    assert run_report.write_report(shipped) == []
+
+
+def test_a_page_that_is_written_removes_what_a_killed_one_left_unless_a_training_holds_the_run(translator, tmp_path):
+    copy = shutil.copytree(translator.folder, tmp_path / "copy")
+    run = regard.load(copy)
+    left = copy / ".report.html.01234567.part"
+    left.touch()
+    with try_lock(copy / ".lock"):
+        run_report.write_report(run)
+        assert left.exists()
+    run_report.write_report(run)
+    assert not left.exists()
 
 
 # -- defaults --------------------------------------------------------------------------------------------------------
