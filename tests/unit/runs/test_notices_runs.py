@@ -576,6 +576,31 @@ def test_a_history_is_drawn_against_tokens_with_its_labels():
         History([ROW]).plot("learning_rat")
 
 
+def test_a_history_asks_matplotlib_for_axes_and_names_them(monkeypatch):
+    class Axes:
+        def __init__(self):
+            self.asked = []
+
+        def __getattr__(self, name):
+            return lambda *given, **named: self.asked.append((name, given, named))
+
+    made = Axes()
+    pyplot = ModuleType("matplotlib.pyplot")
+    pyplot.subplots = lambda: ("figure", made)
+    matplotlib = ModuleType("matplotlib")
+    matplotlib.pyplot = pyplot
+    monkeypatch.setitem(sys.modules, "matplotlib", matplotlib)
+    assert History([ROW, VALID, {"tokens": 1, "step": 1}]).plot("learning_rate") is made
+    assert made.asked == [
+        ("plot", ((20,), (0.1,)), {"label": "training"}), ("plot", ((20,), (0.1,)), {"label": "validation"}),
+        ("set_xlabel", ("tokens seen",), {}), ("set_ylabel", ("learning rate",), {}), ("legend", (), {}),
+    ]  # fmt: skip
+    with pytest.raises(RegardError, match="axes must be matplotlib axes, not a list"):
+        History([ROW]).plot(axes=[])
+    assert History([]).plot().asked[5:] == [("set_xlabel", ("tokens seen",), {}), ("set_ylabel", ("loss",), {}),
+                                            ("legend", (), {})]  # fmt: skip
+
+
 def test_a_list_of_a_program_is_one_file_for_each_content(tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     one, same, other = (lists.as_file(data) for data in (["a", "b"], ("a", "b"), ["a", "c"]))
