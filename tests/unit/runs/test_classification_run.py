@@ -1,5 +1,6 @@
 """The numbers that a classifier is compared with: who always says the commonest label, and the lines of each."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -47,3 +48,12 @@ def test_who_always_says_the_commonest_is_as_good_as_the_baseline(run, monkeypat
     monkeypatch.setattr(run, "_label_all", lambda cut, name: ([commonest] * len(cut), [1.0] * len(cut)))
     facts = run.evaluate()
     assert facts["accuracy"] == facts["always_the_commonest"]
+
+
+def test_the_validation_of_a_training_is_of_the_weights_it_kept(run):
+    """Among all symbols, as in training; an evaluation leaves out <eos> and <unk>, which are no labels."""
+    (checked,) = run.history.validations  # of the only step
+    facts = run.evaluate("valid")
+    assert checked["accuracy"] == pytest.approx(facts["accuracy"])
+    assert checked["loss"] > facts["cross_entropy"] > 0
+    assert checked["loss"] == pytest.approx(math.log(run.tokenizer.vocabulary), rel=0.1)  # hardly trained: all alike
