@@ -664,6 +664,21 @@ def test_a_sample_of_a_run_is_what_generate_writes_with_the_seed_of_its_number(c
     assert task.texts(counted, 2) == [counted.generate(seed=n, max_tokens=48, temperature=0.8) for n in (1, 2)]
 
 
+def test_a_completed_line_is_what_generate_writes_up_to_its_end(counted):
+    prompts = ["line 5 of", "", "line"]
+    how = {"temperature": 0.0, "max_tokens": 40}
+    whole = [counted.generate(prompt, lines=1, **how) for prompt in prompts]
+    assert all(text.endswith("\n") for text in whole)
+    assert list(counted.completions(prompts, **how)) == [text.removesuffix("\n") for text in whole]
+    cut = [counted.generate(prompt, temperature=0.0, max_tokens=2) for prompt in prompts]
+    assert list(counted.completions(prompts, temperature=0.0, max_tokens=2, rows=2)) == cut
+    drawn = list(counted.completions(prompts, temperature=1.5, seed=3, before=4))
+    assert drawn == list(counted.completions(prompts, temperature=1.5, seed=3, before=4, rows=1))  # by seed and number
+    assert drawn[1:] == list(counted.completions(prompts[1:], temperature=1.5, seed=3, before=5))
+    with pytest.raises(RegardError, match="rows must be at least 1, not 0"):
+        list(counted.completions(prompts, rows=0))
+
+
 def test_counting_takes_no_longer_than_all_of_it(folder, counted):
     began = time.perf_counter()
     run = regard.train("ngram", data=counted.recipe.data.corpus, run=folder / "again")

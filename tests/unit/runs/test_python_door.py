@@ -342,6 +342,9 @@ def test_what_is_no_pair_is_not_scored(translator, classifier):
 def test_every_kind_of_run_shows_its_arithmetic(lstm, translator, classifier):
     for run in (lstm, translator, classifier):
         assert run.work("The cat sees it.", 0).sections
+        calculation = run.calculation("The cat sees it.")
+        for step, layer in ((0, None), (1, "encoder/0" if run is classifier else 0), (2, None)):
+            assert run.work("The cat sees it.", step, layer).as_json() == calculation.at(step, layer).as_json()
     trace = translator.trace("The cat sees it.")
     assert translator.calculation("The cat sees it.", trace=trace).at(0).sections
 
