@@ -27,6 +27,7 @@ from regard.base.errors import RegardError
 from regard.base.locks import try_lock
 from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
+from regard.evaluation import bleu
 from regard.runs import data_lookup, dry_run, lists, prepare, resolve, resume, run_report, speed, tracking, train
 from regard.runs.ancestors import Ancestors, provenance, seen_in_training
 from regard.runs.compose import compose_recipe
@@ -1062,6 +1063,24 @@ def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_l
     assert found.loss == pytest.approx(math.log(translator.evaluate("valid")["perplexity"]), rel=1e-4)
     assert data.validation(translator.recipe, translator.model)(translator.model).loss == found.loss
     assert len(asked) == 1  # without BLEU nothing is translated
+
+
+def test_an_evaluation_of_translations_is_by_the_sources_lengths_and_its_own_seconds(translator):
+    began = time.perf_counter()
+    facts = translator.evaluate("valid", lengths=True, texts=True)
+    assert 0 <= facts["seconds"] <= round(time.perf_counter() - began, 3) + 0.001
+    pairs = translator.corpus().splits["valid"]
+    classes = bleu.by_length(pairs.sources, facts["translations"], pairs.targets, tokenizer="13a")
+    assert facts["by_length"] == [dataclasses.asdict(one) for one in classes]
+    assert facts["sentences"] == len(pairs) == sum(one["sentences"] for one in facts["by_length"])
+    assert (facts["direction"], facts["search"]) == ("source → target", "beam 5, length penalty 1")
+    assert translator.evaluate("valid", beam=1)["search"] == "greedy"
+    word, longest = translator.source_tokenizer.tokens[-1], translator.recipe.data.longest
+    given = [(" ".join([word] * (longest + 1)), "x"), (word, "x"), (word, "")]
+    found = translator.evaluate(data=given)
+    assert (found["truncated_sources"], found["left_out_of_perplexity"], found["sentences"]) == (1, 2, 3)
+    with pytest.raises(RegardError, match="The references"):
+        translator.evaluate(data=[(word, "l &apos; eau")])
 
 
 # -- the estimate ----------------------------------------------------------------------------------------------------
