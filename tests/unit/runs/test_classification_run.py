@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 import regard
+from regard.base.errors import RegardError
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +58,42 @@ def test_the_validation_of_a_training_is_of_the_weights_it_kept(run):
     assert checked["accuracy"] == pytest.approx(facts["accuracy"])
     assert checked["loss"] > facts["cross_entropy"] > 0
     assert checked["loss"] == pytest.approx(math.log(run.tokenizer.vocabulary), rel=0.1)  # hardly trained: all alike
+
+
+def test_lines_are_numbered_through_all_parts_of_a_file_and_what_cannot_be_scored_is_counted(run, capsys):
+    longest = run.recipe.data.longest
+    long = " ".join(["fine"] * (longest + 1))
+    assert len(list(run.labellings([" ".join(["fine"] * longest), "", long], truncate=True))) == 3
+    with pytest.raises(RegardError, match="Line 5 has"):
+        list(run.labellings(["fine", long], before=3))
+    for before, said in (
+        (None, "Pair 2 has the label 'great'"),
+        (0, "Line 2 has the label"),
+        (7, "Line 9 has the label"),
+    ):
+        with pytest.raises(RegardError, match=f"{said}.* its labels are "):
+            list(run.score([("fine", "good"), ("fine", "great")], before=before))
+    pairs = [
+        ("fine", "good"),
+        (" ", "good"),
+        ("fine", " "),
+        ("fine", "great"),
+        (long, "bad"),
+        ("poor", "bad"),
+        (long, "bad"),
+    ]
+    assert list(run.scorable(pairs)) == [("fine", "good"), ("poor", "bad")]
+    assert capsys.readouterr().err == (
+        "5 of 7 pairs left out: 1 without a text, 1 without a label, 1 with a label not seen in training, "
+        f"2 with more than {longest} tokens.\n"
+    )
+    assert list(run.scorable(pairs[:1])) == pairs[:1]
+    assert capsys.readouterr().err == ""
+    (score,) = run.score([("fine", "good")])
+    assert score.log_probability == pytest.approx(math.log(run("fine").labels["good"]), rel=1e-4)
+    facts = run.evaluate(data=[("fine", "good"), (long, "great"), ("", "bad")])
+    assert (facts["lines"], facts["unseen_labels"], facts["truncated"], facts["left_out"]) == (2, 1, 1, 1)
+    assert facts["cross_entropy"] == pytest.approx(-score.log_probability, rel=1e-4)
+    assert repr(run("fine")).startswith("Labelling(")
+    assert len(run("fine").top()) == 3
+    assert run("").labels == {}

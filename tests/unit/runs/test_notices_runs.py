@@ -62,6 +62,7 @@ from regard.runs.tasks.language.evaluation import no_bits_per_character
 from regard.runs.tasks.task import find_task, task_of
 from regard.runs.tasks.translation import back_translation
 from regard.runs.tasks.translation import data as translation_data
+from regard.runs.tasks.translation.search import one_beam
 from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
@@ -1081,6 +1082,36 @@ def test_an_evaluation_of_translations_is_by_the_sources_lengths_and_its_own_sec
     assert (found["truncated_sources"], found["left_out_of_perplexity"], found["sentences"]) == (1, 2, 3)
     with pytest.raises(RegardError, match="The references"):
         translator.evaluate(data=[(word, "l &apos; eau")])
+
+
+def test_lines_of_a_file_are_numbered_and_drawn_through_all_its_parts(translator):
+    word, longest = translator.source_tokenizer.tokens[-1], translator.recipe.data.longest
+    long = " ".join([word] * (longest + 1))
+    with pytest.raises(RegardError, match=f"Line 5 has {longest + 1} tokens"):
+        list(translator.translations([word, long], before=(3, 1)))
+    assert len(list(translator.translations([word, long], truncate=True))) == 2
+    for look in (translator.trace, translator.calculation):
+        with pytest.raises(RegardError, match="Line 1 has"):
+            look(long)
+    with pytest.raises(RegardError, match="trace must be a Trace or None"):
+        translator.calculation(word, trace=3)
+    how = {"temperature": 2.0, "seed": 3, "max_tokens": 8}
+    lines = ["", word, f"{word} {word}", " ", word, word]
+    drawn = [found[0].text for found in translator.translations(lines, **how)]
+    assert (drawn[0], drawn[3], len(set(drawn)) > 2) == ("", "", True)
+    assert [found[0].text for found in translator.translations(lines[3:], before=(3, 2), **how)] == drawn[3:]
+    for wrong, said in (
+        ({"beam": 2, "temperature": 1.0}, "beam searches, but sampling and temperature sample: give only one"),
+        ({"length_penalty": 0.5, "top_k": 2}, "give only one of them"),
+        ({"sampling": regard.Sampling(repetition_penalty=1.5)}, "Penalties, biases and constraints are for language"),
+        ({"beam": 0}, "must be at least 1, not 0"), ({"beam": 10_001}, "must be at most 10000"),
+    ):  # fmt: skip
+        with pytest.raises(RegardError, match=said):
+            list(translator.translations([word], **wrong))
+    assert one_beam(None, None) == regard.Beam(5, 1.0)
+    assert one_beam(2, None) == regard.Beam(2, 1.0)
+    assert one_beam(None, 0.0) == regard.Beam(5, 0.0)
+    assert one_beam(regard.Beam(3), None) == regard.Beam(3)
 
 
 # -- the estimate ----------------------------------------------------------------------------------------------------
