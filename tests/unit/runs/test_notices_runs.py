@@ -230,15 +230,26 @@ def test_best_weights_must_be_there_once_there_are_any(tmp_path):
             resume._restore(trainer)  # it stopped before its first validation
 
 
-def test_several_processes_train_as_one_does(folder, capsys):
+def test_several_processes_train_as_one_does(folder, capsys, monkeypatch):
     """Rank 0 of one: the same steps by the way of torchrun."""
-    recipe = compose("lstm", "tiny", {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}})
+    begun, write = [], train.write_facts
+
+    def write_facts(made, *given, **named):  # a folder with run.json is a run, so its checkpoint is there before
+        begun.append((made / "training.safetensors").exists())
+        write(made, *given, **named)
+
+    monkeypatch.setattr(train, "write_facts", write_facts)
+    how = {"training": SHORT, "model": {"width": 8, "dropout": 0.1}, "data": {"tokenizer": "char"}}
+    recipe = compose("lstm", "tiny", how)
     (folder / "short.txt").write_text("".join(f"line {n}\n" for n in range(200)))
     recipe = recipe.replace(data={"corpus": str(folder / "short.txt")})
     run = train._train_together(Group(), recipe, folder / "together", None, (), "", time.perf_counter())
     assert "parameters, 1 processes on cpu" in capsys.readouterr().err
-    how = {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}}
     alone = regard.train("lstm", data=str(folder / "short.txt"), run=folder / "alone", size="tiny", settings=how)
+    said = capsys.readouterr().err
+    assert "The training loss is measured with dropout, the validation loss without" in said
+    assert re.search(rf"best validation .* at step \d+; 768 tokens in .*; saved in {alone.folder}", said)
+    assert begun == [True, True]
     for (name, one), (_, other) in zip(run.model.named_parameters(), alone.model.named_parameters(), strict=True):
         assert torch.equal(one, other), name
     facts = [read_facts(one.folder) for one in (run, alone)]
