@@ -1,6 +1,6 @@
 """What the benchmarks measure, as docs/benchmarks.md reports it: shapes, contenders, costs and calls of every row.
 
-At the size for a GPU, which no CPU measures: the rows are made, and none is opened. They are compared with
+At every size, also that for a GPU, which no CPU measures: the rows are made, and none is opened. They are compared with
 tests/golden/bench_rows.json; `python tests/unit/bench/test_notices_bench.py` writes it anew.
 """
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.bench.all_benchmarks import BENCHES, SERVE
-from regard.bench.contenders import BenchPlace, Contender
+from regard.bench.contenders import SIZES, BenchPlace, Contender
 from regard.bench.plain_gpt import PlainGPT
 from regard.bench.sizes import _is_a_page
 from regard.bench.turns import BenchResult, TimedContender, spread
@@ -23,18 +23,19 @@ LEFT_OUT = {SERVE.name, "sizes", "demo"}  # which need a server, and many models
 ROWS = [bench for bench in BENCHES if bench.name not in LEFT_OUT]
 
 
-def made(bench):
+def made(bench, size):
     found = []
-    for row in bench.rows(BenchPlace(torch.device("cpu"), "full")):
+    for row in bench.rows(BenchPlace(torch.device("cpu"), size)):
         contenders = [[each.name, [*each.needs], each.needs_gpu] for each in row.contenders]
         cost = row.cost and list(asdict(row.cost).values())
         found.append([row.name, row.work, row.unit, row.warm_up, row.calls, contenders, cost])
     return found
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("bench", ROWS, ids=lambda bench: bench.name)
-def test_what_is_measured_changes_only_on_purpose(bench):
-    found, known = made(bench), json.loads(GOLDEN.read_text(encoding="utf-8"))[bench.name]
+def test_what_is_measured_changes_only_on_purpose(bench, size):
+    found, known = made(bench, size), json.loads(GOLDEN.read_text(encoding="utf-8"))[bench.name][size]
     assert [row[:-1] for row in found] == [row[:-1] for row in known]
     for (*_, cost), (*_, wanted) in zip(found, known, strict=True):
         assert cost == (wanted and pytest.approx(wanted, rel=1e-9))
@@ -70,5 +71,6 @@ def test_the_plain_page_drops_in_training_alone_and_stands_in_only_for_what_it_c
 
 
 if __name__ == "__main__":
-    lines = [f" {json.dumps(bench.name)}: {json.dumps(made(bench), ensure_ascii=False)}" for bench in ROWS]
+    of_sizes = {bench.name: {size: made(bench, size) for size in SIZES} for bench in ROWS}
+    lines = [f" {json.dumps(name)}: {json.dumps(found, ensure_ascii=False)}" for name, found in of_sizes.items()]
     GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
