@@ -89,6 +89,26 @@ def test_points_are_haltons():
     assert [point(n, 3) for n in range(1, 6)] == pytest.approx([1 / 3, 2 / 3, 1 / 9, 4 / 9, 7 / 9])
 
 
+def test_each_setting_has_its_place_between_its_bounds_or_among_its_values():
+    """By a base of its own; as a share of the way on a logarithmic scale."""
+    of_primes = {f"model.v{base}": {"values": list(range(base**2))} for base in (2, 3, 5, 7, 11, 13, 17, 19)}
+    assert draw(of_primes, 2) == {"model": {f"v{base}": base for base in (2, 3, 5, 7, 11, 13, 17, 19)}}
+    assert draw(of_primes, 3)["model"] == {"v2": 1, **{f"v{base}": 2 * base for base in (3, 5, 7, 11, 13, 17, 19)}}
+    space = {"training.learning_rate": {"low": 1e-4, "high": 1e-2}, "model.width": {"low": 10, "high": 1000}}
+    assert [draw(space, trial) for trial in (1, 2, 3)] == [
+        {}, {"training": {"learning_rate": 0.001}, "model": {"width": 46}},
+        {"training": {"learning_rate": 0.00032}, "model": {"width": 215}},
+    ]  # fmt: skip
+    nine = of_primes | {"model.more": {"values": [1]}}
+    assert "more" not in draw(nine, 2)["model"]  # there are eight bases
+
+
+def test_settings_are_told_in_the_words_of_their_names():
+    assert tuning.in_words({"training.learning_rate": 0.01, "training.batch_tokens": 16384, "model.dropout": 0.25}) == (
+        "learning rate 0.01, batch tokens 16,384, dropout 0.25"
+    )
+
+
 def test_a_warm_up_takes_at_most_a_third_of_the_steps():
     space = {"training.batch_tokens": {"values": [1000]}, "training.warmup": {"low": 200, "high": 300}}
     assert draw(space, 2, 30_000)["training"]["warmup"] == 10
