@@ -124,6 +124,14 @@ def test_a_change_counts_as_settled_after_a_tick_of_the_coarsest_clock(file, tmp
     assert all(_own_names("tokens").fullmatch(path.name) for path in made)  # `regard doctor` finds and removes them
 
 
+def test_a_file_that_is_dated_in_the_future_is_not_recorded(file):
+    now = file.stat().st_ctime_ns
+    os.utime(file, ns=(now, now + 3600 * 10**9))
+    digest = Reader(file, tick=1e-9)
+    assert digest() == digest()
+    assert digest.read == 2
+
+
 def test_each_kind_of_digest_of_a_file_is_recorded_by_itself(file):
     assert [known_digest(file, kind, lambda kind=kind: kind, tick=0.0) for kind in ("one", "two", "one")] == [
         "one", "two", "one",

@@ -133,6 +133,23 @@ def test_what_a_system_says_of_a_file_is_said_with_its_name(tmp_path, monkeypatc
             read_whole(Path("mine"), 100)
 
 
+def test_a_bomb_is_refused_before_its_first_line_is_read(tmp_path):
+    """Its lines alone can keep Python busy for a minute."""
+    (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(5 << 20)))
+    with (
+        pytest.raises(RegardError, match="unpacks to more than 200 times its size"),
+        reading.reading(tmp_path / "x.gz"),
+    ):
+        pass
+
+
+def test_a_link_to_a_lock_is_no_lock(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "lock")
+    with try_lock(tmp_path / "lock"):
+        assert is_locked(tmp_path / "lock")
+        assert not is_locked(tmp_path / "link")
+
+
 def test_a_file_whose_reading_would_wait_is_refused():
     """Some files of /proc are regular by their mode, and have nothing to read yet."""
     ours, theirs = os.pipe()
@@ -399,6 +416,9 @@ def test_what_a_name_cannot_be_written_for_is_said(tmp_path, monkeypatch):
     for name in (".", "/"):
         with pytest.raises(RegardError, match=f"'{name}' is a folder: add a file name"):
             hidden_name(Path(name))
+    with atomic_folder(tmp_path / "as" / "deep") as made:
+        (made / "file").touch()
+    assert (tmp_path / "as" / "deep" / "file").exists()
     assert hidden_name(path, "lock").name == ".file.lock"
     assert hidden_name(path) != hidden_name(path)
     with pytest.raises(RegardError, match=r"could not be opened \(No such file or directory\); check the folder"):
@@ -420,6 +440,16 @@ def test_what_a_name_cannot_be_written_for_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.open", full)
     with pytest.raises(RegardError, match=r"The disk is full, so .*lines' was not saved; the previous contents are"):
         append_line(tmp_path / "lines", "line")
+
+
+def test_where_a_system_has_no_such_flags_a_file_is_opened_without_them(tmp_path, monkeypatch):
+    asked, real = [], os.open
+    monkeypatch.setattr(os, "open", lambda path, flags, *mode: asked.append((flags, *mode)) or real(path, flags, *mode))
+    for name in ("O_NOFOLLOW", "O_NONBLOCK"):
+        monkeypatch.delattr(os, name)
+    os.close(open_own_file(tmp_path / "own", os.O_RDWR))
+    open_file(tmp_path / "own").close()
+    assert asked == [(os.O_RDWR | os.O_CREAT, 0o666), (os.O_RDONLY | os.O_CLOEXEC,)]
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["hard links", "no hard links"])

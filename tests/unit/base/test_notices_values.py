@@ -145,6 +145,7 @@ def test_a_near_name_comes_before_the_list_of_all():
     assert did_you_mean("zzz", ["layers", "width"], ["only"]) == "; choose one of only."
     assert closest("LSTM", ["gru", "lstm"]) == ["lstm"]
     assert closest("Lstm", ["GRU", "LSTM"]) == ["LSTM"]
+    assert did_you_mean("--k-v", ["section_of_much.k_v", "other"]) == ": did you mean section_of_much.k_v?"
     known = {"--training.steps": "optimizer steps", "--seed": ""}
     assert did_you_mean("--epochs", known) == ": did you mean --training.steps (optimizer steps)?"
     assert did_you_mean("--random-seed", known) == ": did you mean --seed?"
@@ -381,6 +382,8 @@ def test_right_arguments_pass_and_options_are_named_as_parameters():
         told(n=7)
     assert in_python("--beam is too large.", {"width"}) == "width is too large."
     assert in_python("--beam is too large.", {"beam"}) == "beam is too large."
+    assert in_python("--beam is too large.", {"other"}) == "beam is too large."
+    assert in_python("--beam is too large.", {"beam", "width"}) == "beam is too large."
     assert in_python("see './--odd-name' and a--b") == "see './--odd-name' and a--b"
 
 
@@ -523,6 +526,8 @@ def test_the_machine_is_what_the_system_says(monkeypatch):
 
 
 def test_a_system_that_says_little_has_one_core_and_any_memory(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2} if process == 0 else {0})  # 0: this one
+    assert device.cores() == 3
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
     assert device.cores() == 5
