@@ -404,8 +404,15 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(tmp_path
     with pytest.raises(RegardError, match="its partial files were removed"):
         interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
     assert {each.name for each in tmp_path.iterdir()} == {"file"}
-    with pytest.raises(RegardError, match="nothing was written"):
-        interrupted(atomic_write(tmp_path / "new"), OSError(5, "Input/output error"))
+    for error, why in ((OSError(5, "Input/output error"), "Input/output error"), (OSError("odd"), "odd")):
+        with pytest.raises(
+            RegardError, match=rf"new' could not be saved \({why}\); nothing was written: check the folder"
+        ):
+            interrupted(atomic_write(tmp_path / "new"), error)
+        with pytest.raises(RegardError, match=rf"folder' was not written \({why}\); its partial files were removed"):
+            interrupted(atomic_folder(tmp_path / "folder"), error)
+    with pytest.raises(RegardError, match=r"was not written \(the disk is full\)"):
+        interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
 
 
 def test_what_a_name_cannot_be_written_for_is_said(tmp_path, monkeypatch):

@@ -171,7 +171,7 @@ AT_THEIR_BOUNDS = [
     (TableField(of=WholeField(ge=0, le=9), max_length=2), [{}, {"a": 1, "b": 9}, {"k" * 100: 1}],
      [{"a": 1, "b": 2, "c": 3}, {"a": 10}, {"k" * 101: 1}, []]),
     (FlagField(), [True, False], ["1", "true", 1, 0, ""]),
-    (ScalarField(max_length=3), ["abc", True, -3, 1e300], ["abcd", 1e301, None, [1]]),
+    (ScalarField(max_length=3), ["abc", True, -3, 1e300, -1e300], ["abcd", 1.1e300, -1.1e300, None, [1]]),
 ]  # fmt: skip
 
 
@@ -318,6 +318,9 @@ def test_of_a_query_the_last_value_counts_and_a_list_has_all():
         assert Asked.read({"word": "ab", "on": said}, texts=True).on is wanted
     with pytest.raises(FieldError, match="on must be true or false"):
         Asked.read({"word": "ab", "on": "no"}, texts=True)
+    for wrong in ({"n": "3"}, {"rate": "0.5"}, {"on": "1"}):  # JSON has numbers and flags of its own
+        with pytest.raises(FieldError, match=f"{next(iter(wrong))} must be "):
+            Asked.read({"word": "ab", **wrong})
     with pytest.raises(FieldError, match="word must be a string, but is missing"):
         Asked.read({"word": None})
     with pytest.raises(FieldError) as error:
