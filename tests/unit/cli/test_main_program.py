@@ -353,8 +353,7 @@ def test_a_pipe_is_read_as_it_comes_and_its_error_comes_last(monkeypatch):
     monkeypatch.setattr(sys, "stdin", piped(b"a\n", b"1234567890\n"))
     found = []
     with pytest.raises(RegardError, match="line"):
-        for lines in stdin.stdin_batches():
-            found += lines
+        found.extend(line for lines in stdin.stdin_batches() for line in lines)
     assert found == ["a"]
     sys.stdin.buffer.close()
     monkeypatch.setattr(sys, "stdin", None)
