@@ -152,8 +152,9 @@ def test_a_server_is_a_process_that_prints_its_address_and_is_ended(monkeypatch,
     with server_load.running(["ok", "--port", "0"]) as server:
         assert server.address == "http://x"
         times = os.times()
-        assert 0 < server.processor_seconds() <= os.times().user + os.times().system + 0.02
-        assert server.processor_seconds() >= times.user + times.system - 0.05
+        if sys.platform == "linux":
+            assert 0 < server.processor_seconds() <= os.times().user + os.times().system + 0.02
+            assert server.processor_seconds() >= times.user + times.system - 0.05
         server.process.pid = 2**22 + 1
         assert server.processor_seconds() == 0.0
     assert asked == [

@@ -243,13 +243,15 @@ def test_a_command_ends_as_its_answer_ended(pair, monkeypatch, answer, code):
     theirs.sendall(answer)
     theirs.shutdown(socket.SHUT_WR)
     monkeypatch.setattr(resident, "_end", end)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.signal(signal.SIGIO, signal.SIG_IGN)
     try:
         with pytest.raises(Ended, match=f"^{code}$"):
             resident._wait(ours)
+        assert theirs.recv(1) == resident.GO
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    assert theirs.recv(1) == resident.GO
+        ours.close()  # from here on it sends no SIGIO
+        signal.pthread_sigmask(signal.SIG_SETMASK, before[0])
+        signal.signal(signal.SIGIO, before[1])
 
 
 def test_a_file_is_inherited_if_it_says_so():
