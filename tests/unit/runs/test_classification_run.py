@@ -7,6 +7,7 @@ import pytest
 
 import regard
 from regard.base.errors import RegardError
+from regard.runs.tasks.task import task_of
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,11 @@ def test_lines_are_numbered_through_all_parts_of_a_file_and_what_cannot_be_score
     longest = run.recipe.data.longest
     long = " ".join(["fine"] * (longest + 1))
     assert len(list(run.labellings([" ".join(["fine"] * longest), "", long], truncate=True))) == 3
+    task, found = task_of(run), [run("fine"), next(run.labellings([long], truncate=True))]
+    assert task.answers(run, ["fine", long]) == [one.label for one in found]
+    assert task.described_answers(run, ["fine", long]) == [
+        f"{one.label} ({100 * one.labels[one.label]:.0f} %)" for one in found
+    ]
     with pytest.raises(RegardError, match="Line 5 has"):
         list(run.labellings(["fine", long], before=3))
     for before, said in (

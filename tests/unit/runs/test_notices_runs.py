@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 
 import regard
 from regard.base.digests import with_digest
-from regard.base.errors import RegardError
+from regard.base.errors import RegardError, Stopped
 from regard.base.locks import try_lock
 from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
@@ -70,6 +70,7 @@ from regard.text.readers.sources import GivenLines
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, save_tensors, weights_digest
 from regard.training.distributed import Group
+from regard.training.loop import Trainer
 
 DEFAULTS = Path(__file__).parents[2] / "golden" / "defaults.json"
 SHORT = {"steps": 6, "evaluate_every": 2, "batch_tokens": 128, "threads": 1, "warmup": 1}
@@ -1091,8 +1092,12 @@ def test_an_evaluation_of_translations_is_by_the_sources_lengths_and_its_own_sec
     given = [(" ".join([word] * (longest + 1)), "x"), (word, "x"), (word, "")]
     found = translator.evaluate(data=given)
     assert (found["truncated_sources"], found["left_out_of_perplexity"], found["sentences"]) == (1, 2, 3)
+    other = copy.copy(translator)
+    other.translations = None  # refused before anything is translated
     with pytest.raises(RegardError, match="The references"):
-        translator.evaluate(data=[(word, "l &apos; eau")])
+        other.evaluate(data=[(word, "l &apos; eau")])
+    long = " ".join([word] * (longest + 1))
+    assert len(task_of(translator).answers(translator, [word, long])) == 2  # cut, for a page
 
 
 def test_lines_of_a_file_are_numbered_and_drawn_through_all_its_parts(translator):
@@ -1123,6 +1128,35 @@ def test_lines_of_a_file_are_numbered_and_drawn_through_all_its_parts(translator
     assert one_beam(2, None) == regard.Beam(2, 1.0)
     assert one_beam(None, 0.0) == regard.Beam(5, 0.0)
     assert one_beam(regard.Beam(3), None) == regard.Beam(3)
+
+
+def test_a_training_that_is_stopped_says_how_it_goes_on_and_has_its_page(folder, monkeypatch, capsys):
+    def stop(trainer):
+        trainer.save()
+        raise Stopped(0)
+
+    monkeypatch.setattr(Trainer, "train", stop)
+    monkeypatch.setattr(train, "load", lambda made, device: (made, device))
+    monkeypatch.setattr(train, "write_report", lambda run, examples: written.append(run))
+    written, run = [], folder / "stopped"
+    how = {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}}
+    (folder / "few.txt").write_text("".join(f"line {n}\n" for n in range(200)))
+    with pytest.raises(Stopped):
+        regard.train("lstm", data=str(folder / "few.txt"), run=run, size="tiny", settings=how)
+    assert f"stopped at step 0; `regard resume {run}` continues from there\n" in capsys.readouterr().err
+    assert written == [(run, "cpu")]
+
+
+def test_an_evaluation_can_keep_the_loss_of_each_document(counted):
+    facts = counted.evaluate("test", documents=True)
+    documents = facts["documents"]
+    assert sum(documents["tokens"]) == facts["tokens"]
+    assert sum(documents["nats"]) == pytest.approx(facts["nats_per_token"] * facts["tokens"])
+    assert "documents" not in counted.evaluate("test")
+    assert facts["unknown_rate"] == facts["unknown_tokens"] / facts["tokens"]
+    assert facts["bits_per_character"] is None or facts["bits_per_character"] == pytest.approx(
+        facts["nats_per_token"] * facts["tokens"] / math.log(2) / facts["characters"]
+    )
 
 
 # -- the estimate ----------------------------------------------------------------------------------------------------
@@ -1692,14 +1726,17 @@ def defaults():
     return found
 
 
-def test_what_is_done_when_nothing_is_said_is_a_promise_to_every_notebook(counted, translator):
+def test_what_is_done_when_nothing_is_said_is_a_promise_to_every_notebook():
     """golden/defaults.json has the defaults of all that `import regard` offers; running this file writes it again."""
+    assert defaults() == json.loads(DEFAULTS.read_text(encoding="utf-8"))
+
+
+def test_runs_do_something_when_nothing_is_said(counted, translator):
     assert next(counted.completions(["line"], max_tokens=1)) is not None
     assert next(iter(counted.score(["line"]))).tokens
     assert counted.embed is not None
     assert isinstance(translator.translate("the"), str)
     assert next(iter(translator.score([("the", "le")]))).tokens
-    assert defaults() == json.loads(DEFAULTS.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
