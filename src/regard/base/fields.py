@@ -145,7 +145,7 @@ class WholeField(Field):
     def read(self, name: str, value: Any, *, texts: bool = False) -> int:
         number = value
         if texts and isinstance(value, str):
-            text = value[: DIGITS + 20].strip(" ")
+            text = value.strip(" ")
             number = whole_number(text.removeprefix("-"))
             number = -number if number is not None and text.startswith("-") else number
         elif isinstance(value, float) and value.is_integer():  # JSON has no other whole numbers
@@ -170,7 +170,7 @@ class NumberField(Field):
     def read(self, name: str, value: Any, *, texts: bool = False) -> float:
         number = value
         if texts and isinstance(value, str):
-            text = value[:200].strip(" ")
+            text = value.strip(" ")
             number = float(text) if DECIMAL.fullmatch(text) else None
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise self.refuse(name, value)

@@ -114,7 +114,6 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     """A binary file that appears under its name only once it is complete."""
     with atomic_write(path) as temporary, open(temporary, "x+b") as stream:
         yield stream
-        stream.flush()
 
 
 def open_own_file(path: Path, flags: int) -> int:

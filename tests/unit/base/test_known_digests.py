@@ -9,6 +9,7 @@ import pytest
 from regard.base import known_digests
 from regard.base.digests import file_digest
 from regard.base.known_digests import known_digest
+from regard.cli.doctor import _own_names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no ctime, so every file is read")
 SIZE = 1 << 20
@@ -98,10 +99,11 @@ def test_an_edit_of_the_same_size_with_the_old_mtime_is_seen(file, change, place
     assert digest.read == 2
 
 
-def test_samples_see_an_edit_that_left_the_whole_state_as_it_was(file, monkeypatch):
+@pytest.mark.parametrize("place", [0, 4095, SIZE - 4096, SIZE - 1])
+def test_samples_see_an_edit_that_left_the_whole_state_as_it_was(file, monkeypatch, place):
     digest, state = Reader(file), known_digests._state(file)
     before = digest()
-    write(file, 0)
+    write(file, place)
     monkeypatch.setattr(known_digests, "_state", lambda path: state)
     assert digest() != before
 
@@ -110,6 +112,49 @@ def test_a_file_that_has_just_changed_is_not_recorded(file):
     digest = Reader(file, tick=3600.0)
     assert digest() == digest()
     assert digest.read == 2
+
+
+@pytest.mark.parametrize(("ago", "reads"), [(3 * 10**9, 1), (3 * 10**9 - 1, 2)], ids=["three seconds ago", "since"])
+def test_a_change_counts_as_settled_after_a_tick_of_the_coarsest_clock(file, tmp_path, monkeypatch, ago, reads):
+    """FAT dates files by two seconds."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    now = max(known_digests._state(file)[3:]) + ago
+    monkeypatch.setattr(known_digests.time, "time_ns", lambda: now)
+    read = []
+    for _ in range(2):
+        known_digest(file, "test", lambda: read.append(1) or "digest")
+    assert len(read) == reads
+    made = list((tmp_path / "cache").rglob("*.digest"))
+    assert len(made) == (reads == 1)
+    assert all(_own_names("tokens").fullmatch(path.name) for path in made)  # `regard doctor` finds and removes them
+
+
+def test_a_file_that_is_dated_in_the_future_is_not_recorded(file):
+    now = file.stat().st_ctime_ns
+    os.utime(file, ns=(now, now + 3600 * 10**9))
+    digest = Reader(file, tick=1e-9)
+    assert digest() == digest()
+    assert digest.read == 2
+
+
+def test_each_kind_of_digest_of_a_file_is_recorded_by_itself(file):
+    assert [known_digest(file, kind, lambda kind=kind: kind, tick=0.0) for kind in ("one", "two", "one")] == [
+        "one", "two", "one",
+    ]  # fmt: skip
+
+
+def test_where_the_system_does_not_date_changes_every_file_is_read(file, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    digest = Reader(file)
+    assert digest() == digest()
+    assert digest.read == 2
+
+
+def test_a_file_is_on_the_disk_before_it_is_read(file, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_ino))
+    known_digest(file, "synced", lambda: str(synced[0]), tick=0.0)
+    assert synced[0] == file.stat().st_ino
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_recorded(file):

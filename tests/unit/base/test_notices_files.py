@@ -1,15 +1,19 @@
 """Files at their limits and after accidents: the last byte that fits, digests of every part, a damaged cache."""
 
+import errno
 import gzip
 import hashlib
 import json
 import os
+import sys
 import threading
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from regard.base import cache, reading
+from regard.base import cache, locks, reading
 from regard.base.digests import (
     DIGEST,
     check_digests,
@@ -20,7 +24,7 @@ from regard.base.digests import (
 )
 from regard.base.errors import RegardError
 from regard.base.locks import Locked, exclusive_name, is_locked, lock, try_lock, write_new
-from regard.base.reading import check_size, check_tensor_file, open_file, read_object, read_whole
+from regard.base.reading import check_size, check_tensor_file, open_file, parse_object, read_object, read_whole
 from regard.base.writing import (
     append_line,
     atomic_folder,
@@ -29,7 +33,9 @@ from regard.base.writing import (
     is_partial,
     open_own_file,
     remove_partial_files,
+    rename_new,
     write_text,
+    writing,
 )
 
 # -- limits ----------------------------------------------------------------------------------------------------------
@@ -84,6 +90,112 @@ def test_a_packed_file_may_hold_its_limit_and_not_more(tmp_path, monkeypatch):
                 read_whole(path, 10**6)
 
 
+def test_regards_own_files_are_refused_above_their_limits_unread(tmp_path):
+    """The files have holes: nothing of them is on the disk, and reading them would take seconds."""
+    path = tmp_path / "shared.json"
+    for size, read, said in (
+        ((64 << 20) + 1, read_object, "64 MiB"),
+        ((256 << 20) + 1, lambda path: check_digests(tmp_path, [path.name], {path.name: "x"}), "256 MiB"),
+    ):
+        path.touch()
+        os.truncate(path, size)
+        with pytest.raises(RegardError, match=f"larger than {said}, so Regard did not write it: check the file"):
+            read(path)
+        path.unlink()
+    for most, said in ((1 << 20, "1 MiB"), ((1 << 20) - 1, "1048575 bytes"), (3 << 20, "3 MiB")):
+        assert f"larger than {said}, more than Regard accepts" in str(reading._too_large(path, most, True))
+
+
+def test_what_a_system_says_of_a_file_is_said_with_its_name(tmp_path, monkeypatch):
+    for path, said in (
+        (tmp_path / "none.txt", "There is no file .*none.txt'; check the spelling and the folder"),
+        (tmp_path, r"cannot be read \(Is a directory\); check the file"),
+        (tmp_path / "cut.gz", "cut.gz' is not a complete gz file; copy or download it again"),
+        (tmp_path / "not.gz", "not.gz' is not a complete gz file"),
+    ):
+        if path.name == "cut.gz":
+            path.write_bytes(gzip.compress(os.urandom(100))[:-20])
+        elif path.name == "not.gz":
+            path.write_bytes(b"no gzip file")
+        with pytest.raises(RegardError, match=said):
+            read_whole(path, 100)
+    for error, said in (
+        (PermissionError(), "mine' cannot be read; change its permissions or use a copy"),
+        (OSError(5, "Input/output error"), r"cannot be read \(Input/output error\); check the file"),
+        (OSError("odd"), r"cannot be read \(odd\); check the file"),
+    ):
+
+        def refuse(path, error=error):
+            raise error
+
+        monkeypatch.setattr(reading, "open_file", refuse)
+        with pytest.raises(RegardError, match=said):
+            read_whole(Path("mine"), 100)
+
+
+def test_a_bomb_is_refused_before_its_first_line_is_read(tmp_path):
+    """Its lines alone can keep Python busy for a minute."""
+    (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(5 << 20)))
+    with (
+        pytest.raises(RegardError, match="unpacks to more than 200 times its size"),
+        reading.reading(tmp_path / "x.gz"),
+    ):
+        pass
+
+
+def test_a_link_to_a_lock_is_no_lock(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "lock")
+    with try_lock(tmp_path / "lock"):
+        assert is_locked(tmp_path / "lock")
+        assert not is_locked(tmp_path / "link")
+
+
+def test_a_file_whose_reading_would_wait_is_refused():
+    """Some files of /proc are regular by their mode, and have nothing to read yet."""
+    ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    with open(theirs, "wb"), reading._Regular(ours) as waits:
+        for read in (lambda: waits.readinto(bytearray(3)), waits.readall):
+            with pytest.raises(RegardError, match="is a pipe or a device, not a file: replace it with a file"):
+                read()
+    with open_file(Path("/dev/null")) as nothing:  # someone wrote it so
+        assert nothing.read() == b""
+
+
+def test_a_packed_file_is_read_as_a_plain_one(tmp_path):
+    content = os.urandom(50_000)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(content))
+    with reading.reading(tmp_path / "x.gz") as stream:
+        assert (stream.readable(), stream.seekable(), stream.tell()) == (True, True, 0)
+        assert (stream.read(7), stream.tell()) == (content[:7], 7)
+        assert stream.seek(40_000) == 40_000
+        assert (stream.read(9), stream.tell()) == (content[40_000:40_009], 40_009)
+        assert stream.seek(-5, os.SEEK_CUR) == 40_004
+        stream.seek(1)
+        assert stream.read() == content[1:]
+
+
+def test_zstandard_files_say_what_they_need_and_when_they_are_damaged(tmp_path, monkeypatch):
+    for name in ("compression", "backports"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "x.zst").write_bytes(b"x")
+    with pytest.raises(RegardError, match=r"x.zst', install Zstandard: pip install 'regard\[data\]'"):
+        read_whole(tmp_path / "x.zst", 9)
+
+    class ZstdError(Exception):
+        pass
+
+    def fail(error):
+        def read(size):
+            raise error
+
+        return SimpleNamespace(read=read)
+
+    for error, seen in ((ZstdError("frame"), zlib.error), (KeyError("frame"), KeyError)):
+        with pytest.raises(seen):
+            reading._Unpacked(fail(error), tmp_path / "x.zst").readinto(bytearray(3))
+
+
 def test_a_link_or_a_pipe_is_not_written_to(tmp_path):
     target = tmp_path / "target"
     target.write_text("before\n")
@@ -110,7 +222,6 @@ def test_what_is_refused_is_closed(tmp_path):
             open_own_file(tmp_path / "pipe", os.O_WRONLY)
     after = os.dup(reader)
     assert after == before
-    assert reading.MAX_JSON_BYTES == 1 << 26
     for descriptor in (after, reader):
         os.close(descriptor)
 
@@ -200,6 +311,10 @@ def test_files_are_those_whose_digests_were_recorded(tmp_path):
 def test_what_is_no_json_object_is_none(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
     assert read_object(tmp_path / "x.json") is None
+    if content:
+        with pytest.raises(RegardError, match=r"x\.json is damaged: restore it from a backup"):
+            read_with_digest(tmp_path / "x.json")
+    assert parse_object('{"a": [1]}') == {"a": [1]}
 
 
 # -- the cache -------------------------------------------------------------------------------------------------------
@@ -240,6 +355,12 @@ def test_where_the_cache_is(tmp_path, monkeypatch):
     assert cache.cache_folder() == tmp_path / "xdg" / "regard"
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "own"))
     assert cache.cache_folder() == tmp_path / "own"
+    monkeypatch.setenv("REGARD_CACHE", "")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    assert cache.cache_folder() == tmp_path / "home" / "AppData" / "Local" / "regard"
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert cache.cache_folder() == tmp_path / "local" / "regard"
 
 
 # -- partial files and locks -----------------------------------------------------------------------------------------
@@ -283,8 +404,144 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(tmp_path
     with pytest.raises(RegardError, match="its partial files were removed"):
         interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
     assert {each.name for each in tmp_path.iterdir()} == {"file"}
-    with pytest.raises(RegardError, match="nothing was written"):
-        interrupted(atomic_write(tmp_path / "new"), OSError(5, "Input/output error"))
+    for error, why in ((OSError(5, "Input/output error"), "Input/output error"), (OSError("odd"), "odd")):
+        with pytest.raises(
+            RegardError, match=rf"new' could not be saved \({why}\); nothing was written: check the folder"
+        ):
+            interrupted(atomic_write(tmp_path / "new"), error)
+        with pytest.raises(RegardError, match=rf"folder' was not written \({why}\); its partial files were removed"):
+            interrupted(atomic_folder(tmp_path / "folder"), error)
+    with pytest.raises(RegardError, match=r"was not written \(the disk is full\)"):
+        interrupted(atomic_folder(tmp_path / "folder"), OSError(28, "No space left on device"))
+
+
+def test_what_a_name_cannot_be_written_for_is_said(tmp_path, monkeypatch):
+    path = tmp_path / "deep" / "er" / "file"
+    with writing(path) as stream:
+        stream.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    for name in (".", "/"):
+        with pytest.raises(RegardError, match=f"'{name}' is a folder: add a file name"):
+            hidden_name(Path(name))
+    with atomic_folder(tmp_path / "as" / "deep") as made:
+        (made / "file").touch()
+    assert (tmp_path / "as" / "deep" / "file").exists()
+    assert hidden_name(path, "lock").name == ".file.lock"
+    assert hidden_name(path) != hidden_name(path)
+    with pytest.raises(RegardError, match=r"could not be opened \(No such file or directory\); check the folder"):
+        append_line(tmp_path / "none" / "log", "line")
+    with pytest.raises(RegardError, match=r"file/log' could not be saved .*; nothing was written: check the folder"):
+        write_text(path / "log", "text")
+    with pytest.raises(RegardError, match=r"The folder .*/file/new' was not written \(Not a directory\)"):
+        interrupted(atomic_folder(path / "new"), None)
+    with pytest.raises(RegardError, match=r"file/log' could not be saved"), exclusive_name(path / "log"):
+        pass
+    (tmp_path / "log").mkdir()
+    with pytest.raises(RegardError, match="log is not a regular file, so Regard does not write to it"):
+        append_line(tmp_path / "log", "line")
+
+    def full(*given, **named):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "lines").write_text("before\n")
+    monkeypatch.setattr("builtins.open", full)
+    with pytest.raises(RegardError, match=r"The disk is full, so .*lines' was not saved; the previous contents are"):
+        append_line(tmp_path / "lines", "line")
+
+
+def test_where_a_system_has_no_such_flags_a_file_is_opened_without_them(tmp_path, monkeypatch):
+    asked, real = [], os.open
+    monkeypatch.setattr(os, "open", lambda path, flags, *mode: asked.append((flags, *mode)) or real(path, flags, *mode))
+    for name in ("O_NOFOLLOW", "O_NONBLOCK"):
+        monkeypatch.delattr(os, name)
+    os.close(open_own_file(tmp_path / "own", os.O_RDWR))
+    open_file(tmp_path / "own").close()
+    assert asked == [(os.O_RDWR | os.O_CREAT, 0o666), (os.O_RDONLY | os.O_CLOEXEC,)]
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["hard links", "no hard links"])
+def test_a_whole_file_takes_a_free_name_and_no_other(tmp_path, monkeypatch, links):
+    """Also on a file system without hard links, as FAT is."""
+
+    def refuse(*given):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    made, path = tmp_path / "made", tmp_path / "path"
+    made.write_text("whole")
+    rename_new(made, path)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"path": "whole"}
+    made.write_text("other")
+    with pytest.raises(RegardError, match="path already exists and was not changed: choose another name"):
+        rename_new(made, path)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"path": "whole", "made": "other"}
+
+
+def test_what_a_killed_process_left_of_a_name_is_removed_by_the_next_that_holds_it(tmp_path):
+    path, other = tmp_path / "out", tmp_path / "other"
+    left = [hidden_name(path), hidden_name(path), hidden_name(other)]
+    left[0].write_text("half")
+    left[1].mkdir()
+    (left[1] / "inner").touch()
+    left[2].write_text("half")
+    link = hidden_name(path)
+    link.symlink_to(tmp_path)
+    with exclusive_name(path):
+        assert {each.name for each in tmp_path.iterdir()} == {left[2].name, ".out.lock"}
+    assert [each.name for each in tmp_path.iterdir()] == [left[2].name]
+
+
+def test_a_lock_that_another_process_tries_for_a_moment_is_taken_a_moment_later(tmp_path, monkeypatch):
+    """`is_locked` holds it so long. A lock that stays is refused in less than a second."""
+    path, slept, take, busy = tmp_path / ".lock", [], locks._take, [2]
+
+    def busy_at_first(handle, **how):
+        if busy[0]:
+            busy[0] -= 1
+            raise BlockingIOError(errno.EAGAIN, "busy")
+        return take(handle, **how)
+
+    monkeypatch.setattr(locks, "_take", busy_at_first)
+    monkeypatch.setattr(locks.time, "sleep", slept.append)
+    with try_lock(path):
+        assert len(slept) == 2
+    busy[0] = 10**6
+    with pytest.raises(Locked, match=f"Another process is using {tmp_path}; wait for it to finish"), try_lock(path):
+        pass
+    assert 0 < sum(slept) < 1
+    for number, held in ((errno.EAGAIN, True), (errno.EACCES, True), (errno.EDEADLK, True), (errno.ENOLCK, False)):
+
+        def fail(handle, shared=False, number=number):
+            assert shared  # two that ask at the same time do not see each other
+            raise OSError(number, "said by the system")
+
+        monkeypatch.setattr(locks, "_take", fail)
+        assert is_locked(path) is held
+    busy[0], slept[:] = 11, []
+    monkeypatch.setattr(locks, "_take", busy_at_first)
+    with lock(tmp_path / "new" / ".lock"):
+        assert 0 < max(slept) <= 0.5  # who waits looks a few times each second
+
+
+def test_on_windows_the_first_byte_is_locked_without_waiting(tmp_path, monkeypatch):
+    asked = []
+    system = SimpleNamespace(LK_NBLCK="at once", locking=lambda *given: asked.append(given))
+    monkeypatch.setitem(sys.modules, "msvcrt", system)
+    monkeypatch.setattr(sys, "platform", "win32")
+    with open(tmp_path / "lock", "w+b") as handle:
+        locks._take(handle)
+        assert asked == [(handle.fileno(), "at once", 1)]
+
+
+def test_an_open_file_is_that_of_a_name_until_it_is_removed_or_replaced(tmp_path):
+    path = tmp_path / "file"
+    with open(path, "w+b") as handle:
+        assert locks.same_file(handle, path)
+        path.rename(tmp_path / "other")
+        assert not locks.same_file(handle, path)
+        path.touch()
+        assert not locks.same_file(handle, path)
 
 
 def test_who_asks_for_a_lock_is_told_and_leaves_no_file(tmp_path):

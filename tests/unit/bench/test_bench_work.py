@@ -12,8 +12,8 @@ import torch
 
 import gpt2_parity
 from regard.base.errors import RegardError
-from regard.bench import fast_rows, turns
-from regard.bench.all_benchmarks import BENCHES, SERVE, get_bench
+from regard.bench import cpu_translators, fast_rows, turns
+from regard.bench.all_benchmarks import BENCHES, NAMES, SERVE, USUAL, get_bench
 from regard.bench.contenders import BenchPlace, BenchRow, Contender, Cost
 from regard.bench.http_load import load
 from regard.bench.machine import Machine
@@ -84,6 +84,22 @@ def test_from_the_same_weights_and_batches_all_learn_the_same(name):
             assert distance(regard.model, peer.model) < 0.001 * LEARNING["learning_rate"]
         for work in (regard, *peers):  # the steps were not idle
             assert all(not torch.equal(now, before[work][name]) for name, now in work.model.named_parameters())
+
+
+@pytest.mark.parametrize("name", ["linear-attention-train", "mingru-train"])
+def test_the_same_net_in_plain_pytorch_has_the_same_losses(name):
+    for regard, peer, *_ in opened(name):  # both begin with the weights of one seed
+        for step in range(3):
+            assert regard() == peer()
+            assert float(regard.loss) == pytest.approx(float(peer.loss), rel=1e-4), step
+
+
+def test_translations_on_a_cpu_have_the_tokens_that_they_were_forced_to():
+    for works in opened("translate-cpu"):
+        for work in works:
+            assert work() == 3  # sentences
+            assert {len(tokens) for tokens in work.written} == {cpu_translators.NEW}
+            assert not any(0 in tokens[:-1] for tokens in work.written)
 
 
 def test_the_demos_systems_learn_in_a_plain_loop_what_they_learn_in_regards():
@@ -262,6 +278,10 @@ def test_the_yardstick_takes_its_turn_with_the_others_and_its_best_counts():
     take_turns(row(contender("Regard", [])), machine, repeats=1)
     assert machine.matmul_rate > 1.0
     assert machine.copy_rate == 1e30
+
+
+def test_what_takes_long_is_only_run_by_its_name():
+    assert set(NAMES) - set(USUAL) == {"gpt-shapes", "sizes", "serve", "fast-rows"}
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

@@ -1,11 +1,12 @@
 """The honest table's own laws: intervals cover, differences are paired, nobody gets more than another."""
 
 import hashlib
+import json
 import math
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -189,6 +190,24 @@ def test_the_command_and_the_identity_hold_all_that_was_asked(tmp_path):
         "prompt": "Once upon", "code": {},
     }  # fmt: skip
     assert Question(("lstm",), "pyref").tree()["data"] == "pyref"
+
+
+OTHERWISE = {
+    "systems": ("gpt",), "data": "copy", "match": "seconds", "budget": "1M", "seeds": 2, "size": "tiny",
+    "settings": {"model": {"width": 8}}, "prompt": "x", "placebo": True, "tune": 3,
+}  # fmt: skip
+
+
+def test_every_part_of_a_question_is_in_its_identity():
+    """Else a comparison would be continued with runs that answer another question."""
+    assert set(OTHERWISE) == {one.name for one in fields(Question)}
+    trees = [Question(("lstm",), "pyref").tree()]
+    trees += [
+        Question(**{"systems": ("lstm",), "data": "pyref", name: value}).tree() for name, value in OTHERWISE.items()
+    ]
+    assert len({json.dumps(tree, sort_keys=True) for tree in trees}) == len(trees)
+    widths = [Question(("lstm",), "pyref", settings={"model": {"width": width}}).tree() for width in (8, "8", 9)]
+    assert widths[0] == widths[1] != widths[2]  # from Python or from a command
 
 
 def test_a_recipe_has_the_budget_the_size_and_the_settings_of_its_row():

@@ -70,9 +70,14 @@ def test_more_seeds_and_less_spread_show_smaller_differences(made, monkeypatch):
 
 
 def test_a_placebo_of_one_system_is_a_pilot(made, monkeypatch):
+    """Two systems would spread twice as much as the seeds of the one, and documents as between its seeds."""
     made("before", "rnn")
-    earlier(monkeypatch, 0.05, systems=("rnn",))
-    assert "from before" in plan_power(made("now", "rnn", "lstm"))
+    (scores,) = earlier(monkeypatch, 0.05, systems=("rnn",)).values()
+    documents = paired_difference(scores[:1], scores[1:]).documents
+    share = 100 * np.expm1(detectable(documents, 2 * scores.mean(axis=1).var(ddof=1), 3))
+    said = plan_power(made("now", "rnn", "lstm"))
+    assert "from before" in said
+    assert f"With 3 seeds, a true difference of {share:.2g} % in perplexity" in said
 
 
 def test_another_text_a_damaged_comparison_and_this_one_say_nothing(made, monkeypatch, tmp_path):

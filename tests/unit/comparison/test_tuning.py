@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from regard.comparison.findings import measured, methods
 from regard.comparison.plan import TRIALS, Plan, plan_file
 from regard.comparison.question import Question
 from regard.comparison.tuning import (
+    BestOf,
     best_of_k,
     chosen,
     draw,
@@ -89,6 +91,26 @@ def test_points_are_haltons():
     assert [point(n, 3) for n in range(1, 6)] == pytest.approx([1 / 3, 2 / 3, 1 / 9, 4 / 9, 7 / 9])
 
 
+def test_each_setting_has_its_place_between_its_bounds_or_among_its_values():
+    """By a base of its own; as a share of the way on a logarithmic scale."""
+    of_primes = {f"model.v{base}": {"values": list(range(base**2))} for base in (2, 3, 5, 7, 11, 13, 17, 19)}
+    assert draw(of_primes, 2) == {"model": {f"v{base}": base for base in (2, 3, 5, 7, 11, 13, 17, 19)}}
+    assert draw(of_primes, 3)["model"] == {"v2": 1, **{f"v{base}": 2 * base for base in (3, 5, 7, 11, 13, 17, 19)}}
+    space = {"training.learning_rate": {"low": 1e-4, "high": 1e-2}, "model.width": {"low": 10, "high": 1000}}
+    assert [draw(space, trial) for trial in (1, 2, 3)] == [
+        {}, {"training": {"learning_rate": 0.001}, "model": {"width": 46}},
+        {"training": {"learning_rate": 0.00032}, "model": {"width": 215}},
+    ]  # fmt: skip
+    nine = of_primes | {"model.more": {"values": [1]}}
+    assert "more" not in draw(nine, 2)["model"]  # there are eight bases
+
+
+def test_settings_are_told_in_the_words_of_their_names():
+    assert tuning.in_words({"training.learning_rate": 0.01, "training.batch_tokens": 16384, "model.dropout": 0.25}) == (
+        "learning rate 0.01, batch tokens 16,384, dropout 0.25"
+    )
+
+
 def test_a_warm_up_takes_at_most_a_third_of_the_steps():
     space = {"training.batch_tokens": {"values": [1000]}, "training.warmup": {"low": 200, "high": 300}}
     assert draw(space, 2, 30_000)["training"]["warmup"] == 10
@@ -137,6 +159,66 @@ def test_a_trial_that_failed_is_never_chosen_and_counts_as_the_worst():
     assert chosen(trials(None, None)) == trials(None)[0]
     assert best_of_k({"a": some})[0].losses["a"] == pytest.approx((3.0 + 3.0 + 2.5) / 3)
     assert best_of_k({"a": trials(None, None), "b": trials(3.0, 2.5)})[-1].losses == {"b": 2.5}
+
+
+@pytest.mark.parametrize(("ahead", "verdict"), [(1.0, "a leads"), (0.975, "a leads"), (0.9749, "undecided: a or b")])
+def test_a_lead_is_one_in_all_but_few_of_the_draws(ahead, verdict):
+    assert BestOf(3, {"a": 1.0, "b": 2.0}, {}, ahead).verdict == verdict
+
+
+# -- how it is told --------------------------------------------------------------------------------------------------
+
+
+def tried(**losses):
+    shown = {"training.learning_rate": 0.5, "model.width": 12_000}
+    trials = {
+        label: [{"settings": {}, "shown": shown, "loss": loss} for loss in each] for label, each in losses.items()
+    }
+    return SimpleNamespace(trials=trials)
+
+
+def test_what_tuning_bought_is_a_share_of_the_perplexity():
+    words = "learning rate 0.5, width 12,000"
+    assert tuning_report._rows(tried(a=[2.0, 1.5, None], b=[1.8, 1.9, 2.0], c=[None, 1.0, None], d=[None] * 3)) == [
+        {"system": "a", "chosen": words, "default": "7.389", "best": "4.482",
+         "bought": "39 % lower perplexity than the default's", "failed": 1},
+        {"system": "b", "chosen": words, "default": "6.050", "best": "6.050", "bought": "the default is the best",
+         "failed": 0},
+        {"system": "c", "chosen": words, "default": "–", "best": "2.718", "bought": "the default failed", "failed": 2},
+        {"system": "d", "chosen": words, "default": "–", "best": "–", "bought": "every trial failed", "failed": 3},
+    ]  # fmt: skip
+
+
+def test_the_order_before_and_after_tuning_and_its_verdicts_are_told(monkeypatch):
+    other = tried(a=[2.0, 1.5], b=[1.8, 1.9])
+    said = tuning_report.sentences(other)
+    assert said[0].startswith("Tuned: 2 trials of each system with the same budget and search space")
+    assert said[1:4] == [
+        "a: learning rate 0.5, width 12,000 (39 % lower perplexity than the default's).",
+        "b: learning rate 0.5, width 12,000 (the default is the best).",
+        "Tuning changed the order: by validation loss, it is b, a with default settings and a, b after tuning.",
+    ]
+    same = tuning_report.sentences(tried(a=[1.7, 1.5], b=[1.8, 1.9]))
+    assert same[3] == (
+        "Tuning did not change the order: by validation loss, it is a, b with default settings and after tuning."
+    )
+    assert len(tuning_report.sentences(tried(a=[1.7, 1.5]))) == 2  # one has no order
+    curve = [SimpleNamespace(k=k, verdict=verdict) for k, verdict in enumerate("xxyzzz", start=1)]
+    assert tuning_report._verdicts(curve) == "1–2 x; 3 y; 4–6 z"
+    drawn = []
+    monkeypatch.setattr(tuning_report, "line_chart", lambda lines, **how: drawn.append((lines, how)) or "")
+    best = [BestOf(k, {"a": 1.0 / k}, {"a": (0.5 / k, 2.0 / k)}, 1.0) for k in (1, 2)]
+    tuning_report._chart(other, best)
+    ((line,), how) = drawn.pop()
+    assert list(line.points) == [(1, pytest.approx(np.exp(1.0))), (2, pytest.approx(np.exp(0.5)))]
+    assert [tuple(band) for band in line.band] == [
+        pytest.approx((np.exp(0.5), np.exp(2.0))), pytest.approx((np.exp(0.25), np.exp(1.0))),
+    ]  # fmt: skip
+    assert how["description"] == "After all trials: a 1.649."
+    assert tuning_report._by_k(other, best) == [
+        {"k": 1, "a": "2.718 (1.649 – 7.389)", "b": "–", "v": ""},
+        {"k": 2, "a": "1.649 (1.284 – 2.718)", "b": "–", "v": ""},
+    ]  # fmt: skip
 
 
 # -- the whole -------------------------------------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """The numbers that a classifier is compared with: who always says the commonest label, and the lines of each."""
 
+import math
 from collections import Counter
 
 import pytest
 
 import regard
+from regard.base.errors import RegardError
+from regard.runs.tasks.task import task_of
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +50,56 @@ def test_who_always_says_the_commonest_is_as_good_as_the_baseline(run, monkeypat
     monkeypatch.setattr(run, "_label_all", lambda cut, name: ([commonest] * len(cut), [1.0] * len(cut)))
     facts = run.evaluate()
     assert facts["accuracy"] == facts["always_the_commonest"]
+
+
+def test_the_validation_of_a_training_is_of_the_weights_it_kept(run):
+    """Among all symbols, as in training; an evaluation leaves out <eos> and <unk>, which are no labels."""
+    (checked,) = run.history.validations  # of the only step
+    facts = run.evaluate("valid")
+    assert checked["accuracy"] == pytest.approx(facts["accuracy"])
+    assert checked["loss"] > facts["cross_entropy"] > 0
+    assert checked["loss"] == pytest.approx(math.log(run.tokenizer.vocabulary), rel=0.1)  # hardly trained: all alike
+
+
+def test_lines_are_numbered_through_all_parts_of_a_file_and_what_cannot_be_scored_is_counted(run, capsys):
+    longest = run.recipe.data.longest
+    long = " ".join(["fine"] * (longest + 1))
+    assert len(list(run.labellings([" ".join(["fine"] * longest), "", long], truncate=True))) == 3
+    task, found = task_of(run), [run("fine"), next(run.labellings([long], truncate=True))]
+    assert task.answers(run, ["fine", long]) == [one.label for one in found]
+    assert task.described_answers(run, ["fine", long]) == [
+        f"{one.label} ({100 * one.labels[one.label]:.0f} %)" for one in found
+    ]
+    with pytest.raises(RegardError, match="Line 5 has"):
+        list(run.labellings(["fine", long], before=3))
+    for before, said in (
+        (None, "Pair 2 has the label 'great'"),
+        (0, "Line 2 has the label"),
+        (7, "Line 9 has the label"),
+    ):
+        with pytest.raises(RegardError, match=f"{said}.* its labels are "):
+            list(run.score([("fine", "good"), ("fine", "great")], before=before))
+    pairs = [
+        ("fine", "good"),
+        (" ", "good"),
+        ("fine", " "),
+        ("fine", "great"),
+        (long, "bad"),
+        ("poor", "bad"),
+        (long, "bad"),
+    ]
+    assert list(run.scorable(pairs)) == [("fine", "good"), ("poor", "bad")]
+    assert capsys.readouterr().err == (
+        "5 of 7 pairs left out: 1 without a text, 1 without a label, 1 with a label not seen in training, "
+        f"2 with more than {longest} tokens.\n"
+    )
+    assert list(run.scorable(pairs[:1])) == pairs[:1]
+    assert capsys.readouterr().err == ""
+    (score,) = run.score([("fine", "good")])
+    assert score.log_probability == pytest.approx(math.log(run("fine").labels["good"]), rel=1e-4)
+    facts = run.evaluate(data=[("fine", "good"), (long, "great"), ("", "bad")])
+    assert (facts["lines"], facts["unseen_labels"], facts["truncated"], facts["left_out"]) == (2, 1, 1, 1)
+    assert facts["cross_entropy"] == pytest.approx(-score.log_probability, rel=1e-4)
+    assert repr(run("fine")).startswith("Labelling(")
+    assert len(run("fine").top()) == 3
+    assert run("").labels == {}

@@ -10,6 +10,7 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
+from regard.runs.prepare import data_of
 from regard.text.chat_template import PLAIN
 from regard.text.corpus import open_corpus
 from regard.text.dialogue_tokens import dialogue_tokens
@@ -84,6 +85,18 @@ def test_validation_and_evaluation_count_the_same_tokens(run):
     best = min(row["loss"] for row in rows if row.get("split") == "valid")
     assert found["nats_per_token"] == pytest.approx(best, rel=0.05)
     assert math.isfinite(found["perplexity"])
+
+
+@pytest.mark.parametrize(("limit", "count"), [(50, 50), (0, None)])
+def test_of_a_short_validation_as_many_targets_are_counted_as_are_read(run, limit, count):
+    data = data_of(run.folder, run.recipe)
+    found, array = (
+        data.validation(run.recipe.replace(training={"validation_tokens": limit}), run.model),
+        data.arrays["valid"],
+    )
+    assert found.ids.tolist() == array.ids[:count].tolist()
+    assert found.counted.tolist() == array.counted[:count].tolist()
+    assert found.begin is None  # dialogues contain their boundaries
 
 
 def test_the_template_is_kept_used_exported_and_inherited(run, tmp_path):

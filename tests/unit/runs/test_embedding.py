@@ -70,3 +70,21 @@ def test_a_run_embeds_texts_and_refuses_empty_and_long_ones(tmp_path):
             run.embed(texts)
     with pytest.raises(RegardError, match="pool"):
         run.embed(["a"], pool="max")
+    read = [run.tokenizer.begin, *run.tokenizer.encode("the cat")]
+    room = run.model.context - len(read)
+    ((line, score),) = run.beam("the cat", width=1, max_tokens=room)  # the whole context
+    assert line.startswith("the cat")
+    assert score < 0
+    assert len(run.beam("the cat", width=2, max_tokens=1)) == 2
+    for how, sentence in (({"max_tokens": room + 1}, "must fit in the model's context of 16 tokens"),
+                          ({"width": 0}, "must be at least 1"), ({"max_tokens": 0}, "must be at least 1"),
+                          ({"width": 10_001}, "must be at most 10000")):  # fmt: skip
+        with pytest.raises(RegardError, match=sentence):
+            run.beam("the cat", **how)
+    _, state = run("the cat")
+    short = run.tokenizer.tokens[-1] * (room + 1)
+    assert run(short[: len(run.tokenizer.tokens[-1]) * room], state)
+    with pytest.raises(RegardError, match="remembers at most 16 tokens: start again with state=None"):
+        run(short, state)
+    with pytest.raises(RegardError, match="There is nothing to read: give at least one character"):
+        run("", state)

@@ -2,31 +2,44 @@
 
 import copy
 import dataclasses
+import datetime
 import inspect
 import json
+import logging
 import math
 import os
+import re
 import shutil
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import regard
 from regard.base.digests import with_digest
-from regard.base.errors import RegardError
+from regard.base.errors import RegardError, Stopped
+from regard.base.locks import try_lock
+from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
-from regard.runs import lists, prepare, resolve, resume, run_report, train
-from regard.runs.ancestors import Ancestors, provenance
+from regard.evaluation import bleu
+from regard.runs import data_lookup, dry_run, lists, prepare, resolve, resume, run_report, speed, tracking, train
+from regard.runs.ancestors import Ancestors, provenance, seen_in_training
+from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
-from regard.runs.recipe import compose
+from regard.runs.load import load_classifier, load_language_model, load_translator
+from regard.runs.recipe import Start, compose
 from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
 from regard.runs.run_report import MEASURES, effort, finding
-from regard.runs.store.facts import read_facts
+from regard.runs.store import folder as run_folder
+from regard.runs.store import gallery, lock
+from regard.runs.store import list as run_list
+from regard.runs.store.facts import REPORT_MARK, is_report, parent_of, read_facts, read_note
 from regard.runs.store.folder import (
     MAY_CHANGE,
     MAY_MOVE,
@@ -38,6 +51,8 @@ from regard.runs.store.folder import (
     moments,
     open_recipe,
     read_weights,
+    recorded_unseen,
+    set_weights,
     unseen_bytes,
 )
 from regard.runs.store.history import History
@@ -45,12 +60,17 @@ from regard.runs.store.list import compare_runs, describe, find_runs, list_runs,
 from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
 from regard.runs.tasks.language.evaluation import no_bits_per_character
 from regard.runs.tasks.task import find_task, task_of
+from regard.runs.tasks.translation import back_translation
+from regard.runs.tasks.translation import data as translation_data
+from regard.runs.tasks.translation.search import one_beam
 from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
+from regard.text.readers.sources import GivenLines
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.checkpoint import load_tensors
+from regard.training.checkpoint import load_tensors, save_tensors, weights_digest
 from regard.training.distributed import Group
+from regard.training.loop import Trainer
 
 DEFAULTS = Path(__file__).parents[2] / "golden" / "defaults.json"
 SHORT = {"steps": 6, "evaluate_every": 2, "batch_tokens": 128, "threads": 1, "warmup": 1}
@@ -174,10 +194,23 @@ def test_what_an_interrupted_beginning_left_is_removed(translator, tmp_path):
 # -- going on --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_goes_on_unchanged_keeps_its_recipe_as_it_was_written(translator, folder):
+def test_a_run_that_goes_on_unchanged_keeps_its_recipe_as_it_was_written(translator, folder, monkeypatch, capsys):
     copy = shutil.copytree(translator.folder, folder / "goes on")
     (copy / "recipe.toml").write_text((copy / "recipe.toml").read_text() + "# a remark of mine\n")
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
     regard.resume(copy)
+    assert set(threads) == {1}
+    assert f"{copy} is already finished, after 6 steps." in capsys.readouterr().err
+    with pytest.raises(RegardError, match="track must be one of tensorboard, mlflow"):
+        regard.resume(copy, track="paper")
+    for settings, said in (
+        ({"model": {"width": 9}}, "A run cannot change its model.width; `regard resume` accepts only changes of"),
+        ({"training": {"seed": 2}}, "cannot change its training.seed"),
+        ({"training": {"capture": "off"}}, "training.capture, which decides which pairs share a batch"),
+    ):
+        with pytest.raises(RegardError, match=re.escape(said)):
+            regard.resume(copy, settings=settings)
     assert (copy / "recipe.toml").read_text().endswith("# a remark of mine\n")
     regard.resume(copy, settings={"training": {"checkpoint_every": 7}})
     written = (copy / "recipe.toml").read_text()
@@ -198,20 +231,32 @@ def test_best_weights_must_be_there_once_there_are_any(tmp_path):
             resume._restore(trainer)  # it stopped before its first validation
 
 
-def test_several_processes_train_as_one_does(folder, capsys):
+def test_several_processes_train_as_one_does(folder, capsys, monkeypatch):
     """Rank 0 of one: the same steps by the way of torchrun."""
-    recipe = compose("lstm", "tiny", {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}})
+    begun, write = [], train.write_facts
+
+    def write_facts(made, *given, **named):  # a folder with run.json is a run, so its checkpoint is there before
+        begun.append((made / "training.safetensors").exists())
+        write(made, *given, **named)
+
+    monkeypatch.setattr(train, "write_facts", write_facts)
+    how = {"training": SHORT, "model": {"width": 8, "dropout": 0.1}, "data": {"tokenizer": "char"}}
+    recipe = compose("lstm", "tiny", how)
     (folder / "short.txt").write_text("".join(f"line {n}\n" for n in range(200)))
     recipe = recipe.replace(data={"corpus": str(folder / "short.txt")})
     run = train._train_together(Group(), recipe, folder / "together", None, (), "", time.perf_counter())
     assert "parameters, 1 processes on cpu" in capsys.readouterr().err
-    how = {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}}
     alone = regard.train("lstm", data=str(folder / "short.txt"), run=folder / "alone", size="tiny", settings=how)
+    said = capsys.readouterr().err
+    assert "The training loss is measured with dropout, the validation loss without" in said
+    assert re.search(rf"best validation .* at step \d+; 768 tokens in .*; saved in {alone.folder}", said)
+    assert begun == [True, True]
     for (name, one), (_, other) in zip(run.model.named_parameters(), alone.model.named_parameters(), strict=True):
         assert torch.equal(one, other), name
     facts = [read_facts(one.folder) for one in (run, alone)]
     assert facts[0]["parameters"] == facts[1]["parameters"]
     assert facts[0]["files"] == facts[1]["files"]
+    assert not any("processes" in one for one in facts)  # there was one
 
 
 def test_a_model_that_does_not_fit_is_refused_at_its_last_byte(monkeypatch):
@@ -547,6 +592,31 @@ def test_a_history_is_drawn_against_tokens_with_its_labels():
         History([ROW]).plot("learning_rat")
 
 
+def test_a_history_asks_matplotlib_for_axes_and_names_them(monkeypatch):
+    class Axes:
+        def __init__(self):
+            self.asked = []
+
+        def __getattr__(self, name):
+            return lambda *given, **named: self.asked.append((name, given, named))
+
+    made = Axes()
+    pyplot = ModuleType("matplotlib.pyplot")
+    pyplot.subplots = lambda: ("figure", made)
+    matplotlib = ModuleType("matplotlib")
+    matplotlib.pyplot = pyplot
+    monkeypatch.setitem(sys.modules, "matplotlib", matplotlib)
+    assert History([ROW, VALID, {"tokens": 1, "step": 1}]).plot("learning_rate") is made
+    assert made.asked == [
+        ("plot", ((20,), (0.1,)), {"label": "training"}), ("plot", ((20,), (0.1,)), {"label": "validation"}),
+        ("set_xlabel", ("tokens seen",), {}), ("set_ylabel", ("learning rate",), {}), ("legend", (), {}),
+    ]  # fmt: skip
+    with pytest.raises(RegardError, match="axes must be matplotlib axes, not a list"):
+        History([ROW]).plot(axes=[])
+    assert History([]).plot().asked[5:] == [("set_xlabel", ("tokens seen",), {}), ("set_ylabel", ("loss",), {}),
+                                            ("legend", (), {})]  # fmt: skip
+
+
 def test_a_list_of_a_program_is_one_file_for_each_content(tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     one, same, other = (lists.as_file(data) for data in (["a", "b"], ("a", "b"), ["a", "c"]))
@@ -608,6 +678,21 @@ def test_every_token_of_a_text_has_its_score_and_its_rivals(counted):
 def test_a_sample_of_a_run_is_what_generate_writes_with_the_seed_of_its_number(counted):
     task = task_of(counted)
     assert task.texts(counted, 2) == [counted.generate(seed=n, max_tokens=48, temperature=0.8) for n in (1, 2)]
+
+
+def test_a_completed_line_is_what_generate_writes_up_to_its_end(counted):
+    prompts = ["line 5 of", "", "line"]
+    how = {"temperature": 0.0, "max_tokens": 40}
+    whole = [counted.generate(prompt, lines=1, **how) for prompt in prompts]
+    assert all(text.endswith("\n") for text in whole)
+    assert list(counted.completions(prompts, **how)) == [text.removesuffix("\n") for text in whole]
+    cut = [counted.generate(prompt, temperature=0.0, max_tokens=2) for prompt in prompts]
+    assert list(counted.completions(prompts, temperature=0.0, max_tokens=2, rows=2)) == cut
+    drawn = list(counted.completions(prompts, temperature=1.5, seed=3, before=4))
+    assert drawn == list(counted.completions(prompts, temperature=1.5, seed=3, before=4, rows=1))  # by seed and number
+    assert drawn[1:] == list(counted.completions(prompts[1:], temperature=1.5, seed=3, before=5))
+    with pytest.raises(RegardError, match="rows must be at least 1, not 0"):
+        list(counted.completions(prompts, rows=0))
 
 
 def test_counting_takes_no_longer_than_all_of_it(folder, counted):
@@ -691,6 +776,932 @@ def test_a_task_is_found_by_its_name_and_shows_only_what_it_can(counted):
     assert asked[-1] == (("text", "target"), {})
 
 
+# -- what was trained on ---------------------------------------------------------------------------------------------
+
+
+def family(run, tmp_path, ancestors, lines=(), **facts):
+    """A copy of a run that says it was fine-tuned."""
+    copy = changed(run, tmp_path, f"tuned{len(os.listdir(tmp_path))}", ancestors=ancestors, **facts)
+    if len(lines):
+        save_tensors(copy / "ancestors.safetensors", {"lines": torch.tensor(lines).view(torch.int64)})
+    return copy
+
+
+PARENT = {"run": "parent", "corpus": {"name": "x", "checksum": "c"}, "weights": "w"}
+
+
+def test_the_share_of_a_text_that_was_trained_on_counts_each_line_and_says_by_whom(counted, tmp_path):
+    train = list(open_corpus(counted.recipe.data.corpus).splits["train"])
+    known, other = GivenLines((train[0], train[0], train[1], "not in it", " ")), GivenLines(("not in it", "nor this"))
+    recipe = counted.recipe
+    sentence = "3 of 4 lines (75.0 %) were trained on"
+    alone = {"seen_in_training": sentence, "share_seen_in_training": 0.75}
+    assert seen_in_training(counted.folder, recipe, known) == alone
+    assert seen_in_training(counted.folder, recipe, GivenLines(())) == {
+        "seen_in_training": "0 of 0 lines (0.0 %) were trained on", "share_seen_in_training": 0,
+    }  # fmt: skip
+    hashes = sorted([*GivenLines((train[0],)).hashes(), *GivenLines(("nor this",)).hashes()])
+    lines = np.array(hashes, np.uint64).view(np.int64)
+    child = family(counted, tmp_path, [{**PARENT, "lines": 2}], lines)
+    assert seen_in_training(child, recipe, known) == {
+        **alone, "seen_in_training": f"{sentence}, 2 of them by the runs that it started from",
+    }  # fmt: skip
+    assert seen_in_training(child, recipe, other) == {
+        "seen_in_training": "1 of 2 lines (50.0 %) were trained on, 1 of them by the runs that it started from",
+        "share_seen_in_training": 0.5,
+    }
+    unsure = family(counted, tmp_path, [{**PARENT, "unknown": "what parent read"}])
+    assert seen_in_training(unsure, recipe, known) == {
+        "seen_in_training": f"unknown: what parent read; at least {sentence}", "share_seen_in_training": None,
+    }  # fmt: skip
+    assert seen_in_training(unsure, recipe, other)["seen_in_training"] == "unknown: what parent read"
+    gone = recipe.replace(data={"corpus": str(tmp_path / "gone.txt")})
+    assert seen_in_training(counted.folder, gone, known)["seen_in_training"].startswith(
+        f"unknown: The data that {counted.folder} was trained on is missing"
+    )
+    imported = recipe.replace(data={"corpus": ""})
+    assert seen_in_training(counted.folder, imported, known)["seen_in_training"] == "unknown: the run was imported"
+    damaged = family(counted, tmp_path, [3])
+    assert "it does not record which run" in seen_in_training(damaged, recipe, known)["seen_in_training"]
+
+
+def test_a_record_of_ancestors_is_whole_or_damaged(counted, tmp_path):
+    for wrong in ({"run": "x"}, "parent", [3], [{**PARENT, "run": 3}], [{**PARENT, "corpus": "x"}], [{"run": "x"}]):
+        with pytest.raises(RegardError, match=r"run\.json is damaged: it does not record which run"):
+            Ancestors.of(family(counted, tmp_path, wrong))
+    assert Ancestors.of(family(counted, tmp_path, [])).runs == ()
+    assert Ancestors.of(family(counted, tmp_path, [{**PARENT, "lines": 0}, PARENT])).runs[1] == PARENT
+    for tensors in ({"lines": torch.ones(2)}, {"other": torch.ones(2, dtype=torch.int64)}):
+        copy = family(counted, tmp_path, [PARENT, {**PARENT, "lines": 2}])
+        save_tensors(copy / "ancestors.safetensors", tensors)
+        with pytest.raises(RegardError, match=r"ancestors\.safetensors is damaged: it has no digests of lines"):
+            Ancestors.of(copy)
+
+
+def test_a_child_inherits_the_lines_of_its_parent_and_adds_the_parents_own(counted, tmp_path):
+    train = open_corpus(counted.recipe.data.corpus).splits["train"]
+    own = sorted(set(train.hashes()))
+    child = family(counted, tmp_path, [{**PARENT, "lines": 2}], np.array([5, own[0]], np.uint64).view(np.int64))
+    shutil.copy(counted.recipe.data.corpus, child)  # its text is found beside it
+    found = Ancestors.and_itself(child, "digest")
+    assert found.lines.tolist() == sorted([5, *own])
+    facts = read_facts(child)
+    assert found.runs[1] == {**PARENT, "lines": 2}
+    assert {name: found.runs[0][name] for name in ("run", "weights", "lines")} == {
+        "run": child.name, "weights": "digest", "lines": len(list(train.hashes())),
+    }  # fmt: skip
+    assert found.runs[0]["corpus"] == {name: facts["corpus"][name] for name in ("name", "checksum")}
+    assert found.runs[0]["recipe"]["data"]["corpus"] == "./text.txt"
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    found.save(saved)
+    again = family(counted, tmp_path, list(found.runs))
+    shutil.copy(saved / "ancestors.safetensors", again)
+    assert Ancestors.of(again).lines.tolist() == found.lines.tolist()
+    Ancestors().save(saved)  # a start that was killed had written them
+    assert os.listdir(saved) == []
+
+
+# -- from another run ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_run_takes_from_its_parent_cannot_be_set(counted, translator):
+    parent = translator.folder
+    for how, said in (
+        ({"start": counted.folder}, "is an ngram, which is trained by counting, so it cannot be fine-tuned"),
+        ({"system": "transformer"}, f"{parent} is a seq2seq: a transformer cannot start from its weights"),
+        ({"size": "small"}, f"A run that starts from {parent} keeps its size, tiny: leave out --size"),
+        *(({"settings": {"data": {name: "x"}}}, f"keeps its tokenizer: leave out --data.{name}")
+          for name in ("tokenizer", "vocabulary", "normalise", "joint")),
+        ({"settings": {"from": {"run": "x"}}}, "with --from RUN, or in Python with start="),
+    ):  # fmt: skip
+        with pytest.raises(RegardError, match=re.escape(said)):
+            compose_recipe(**{"system": None, "start": parent, **how})
+    made = compose_recipe("seq2seq", start=parent, size="tiny", seed=7, budget="5s", data="phrasebook",
+                          settings={"model": {"dropout": 0.25}})  # fmt: skip
+    assert (made.system, made.size, made.start) == ("seq2seq", "tiny", Start(str(parent.resolve()), ""))
+    assert (made.model.width, made.model.dropout) == (translator.recipe.model.width, 0.25)
+    assert (made.training.seed, made.training.budget, made.data.corpus, made.data.header) == (
+        7,
+        "5s",
+        "phrasebook",
+        "auto",
+    )
+    with pytest.raises(RegardError, match=r"Name a system .* or a recipe file"):
+        compose_recipe(None)
+
+
+def test_a_recipe_that_starts_from_a_run_says_which_and_another_file_is_read_anew(translator, tmp_path):
+    parent, recipe = translator.folder, tmp_path / "child.toml"
+    recipe.write_text(f'system = "seq2seq"\nsize = "tiny"\n[from]\nrun = "{parent}"\nweights = "w"\n'
+                      '[data]\ncorpus = "pairs.csv"\nheader = "yes"\n[model]\ndropout = 0.125\n')  # fmt: skip
+    made = compose_recipe(None, recipe=recipe)
+    assert (made.start, made.model.dropout, made.data.header) == (Start(str(parent.resolve()), "w"), 0.125, "yes")
+    assert made.model.width == translator.recipe.model.width
+    other = compose_recipe(None, recipe=recipe, data="other.csv")
+    assert (other.data.corpus, other.data.header) == ("other.csv", "auto")
+    recipe.write_text(recipe.read_text().replace(str(parent), str(tmp_path / "gone")))
+    with pytest.raises(RegardError, match=r"child\.toml starts from the run .*gone, which is missing: restore it"):
+        compose_recipe(None, recipe=recipe)
+    assert compose_recipe(None, recipe=recipe, start=parent).start == Start(str(parent.resolve()), "w")
+
+
+def test_another_run_of_the_same_name_is_not_what_a_recipe_starts_from():
+    assert prepare._same_weights(Start("x"), "found") == Start("x", "found")
+    assert prepare._same_weights(Start("x", "found"), "found") == Start("x", "found")
+    with pytest.raises(RegardError, match="its weights have the digest other, but the recipe names found"):
+        prepare._same_weights(Start("x", "found"), "other")
+
+
+def test_what_was_decided_is_said_before_the_training(counted, translator, tmp_path, capsys):
+    data = str(counted.recipe.data.corpus)
+    for size in (None, "tiny"):
+        prepare.prepare(compose_recipe("ngram", data=data, size=size))
+        said = capsys.readouterr().err
+        assert ("The size is tiny, because" in said) == (size is None)
+        assert "No --data was given" not in said
+    pairs = translator.recipe.data.corpus
+    made = prepare.prepare(compose_recipe(None, start=translator.folder, data=pairs))
+    known = "No pair of valid or test was in the training data of translator."  # drawn by hash, so the same ones
+    assert known in capsys.readouterr().err
+    assert (list(made.notes), made.origin["notes"][-1]) == ([known], known)
+    assert [one["run"] for one in made.ancestors.runs] == ["translator"]
+    stored = read_weights(translator.folder)
+    assert all(torch.equal(weight, stored[name]) for name, weight in made.model.state_dict().items())
+    assert made.recipe.start.weights == weights_digest(stored)
+    with pytest.raises(RegardError, match=r"do not fit the weights of .*translator: remove the settings model\.\*"):
+        prepare.prepare(compose_recipe(None, start=translator.folder, data=pairs, settings={"model": {"width": 12}}))
+
+
+def test_bytes_that_the_parent_has_seen_are_not_unseen(translator, tmp_path):
+    pieces = [1, 2, 3]
+    tokenizer = SimpleNamespace(byte_pieces=pieces)
+    parent = changed(translator, tmp_path, "parent", corpus={"name": "x", "unseen_bytes": [2, 3, "x", 9]})
+    data = SimpleNamespace(origin={"unseen_bytes": [1, 2], "notes": ["a"]}, tokenizers=Tokenizers(tokenizer))
+    recipe = translator.recipe
+    for start, unseen in ((None, [1, 2]), (Start(str(parent)), [2])):
+        made = prepare.Prepared(dataclasses.replace(recipe, start=start), data, None, notes=["b"])
+        assert made.origin == {"unseen_bytes": unseen, "notes": ["a", "b"]}
+    assert recorded_unseen(parent, tokenizer) == [2, 3]
+    for corpus in ({"unseen_bytes": 3}, {}, "x"):
+        assert recorded_unseen(changed(translator, tmp_path, f"c{corpus!r:.9}", corpus=corpus), tokenizer) == []
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_reading_for_the_vocabulary_is_shown_by_the_bytes_that_were_read(monkeypatch):
+    shown = []
+
+    @contextmanager
+    def progress(title, total, unit):
+        shown.append((title, total, unit))
+        yield SimpleNamespace(advance=shown.append)
+
+    monkeypatch.setattr(data_lookup, "progress", progress)
+    monkeypatch.setattr(data_lookup, "SHOWN_BYTES", 6)
+    lines = GivenLines(("ab", "cd", "é", "f", "ghijkl"))
+    assert list(data_lookup.ShownLines(lines, "reading")) == list(lines.lines)
+    assert shown == [("reading", lines.size, " bytes"), 6, 12]
+
+
+def test_text_that_has_changed_or_was_not_recorded_is_refused(counted, tmp_path):
+    facts = read_facts(counted.folder)
+    for corpus, said in (
+        (3, "it does not record the corpus of"),
+        ({**facts["corpus"], "checksum": "c"}, "has changed"),
+    ):
+        with pytest.raises(RegardError, match=said):
+            data_lookup.corpus_of(changed(counted, tmp_path, f"c{len(said)}", corpus=corpus), counted.recipe)
+    with pytest.raises(RegardError, match="was imported without its text: name a text with --data"):
+        with_data_found(tmp_path, counted.recipe.replace(data={"corpus": ""}))
+    (tmp_path / "pairs.de").write_text("x\n")  # parallel files have the name with other endings
+    found = with_data_found(tmp_path, counted.recipe.replace(data={"corpus": "/nowhere/pairs"}))
+    assert found.data.corpus == str(tmp_path.resolve() / "pairs")
+
+
+def test_text_is_translated_back_once_without_empty_lines_and_what_is_held_out(
+    translator, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    corpus, asked = translator.corpus(), []
+    held_out = corpus.splits["test"].targets[0]
+    (tmp_path / "mono.txt").write_text(f"eins\n \nzwei  drei\n{held_out}\nvier\n")
+
+    def translations(targets, **how):
+        asked.append((list(targets), how))
+        return ([SimpleNamespace(text="" if text == "vier" else f"{text.upper()} ")] for text in targets)
+
+    monkeypatch.setattr(
+        back_translation, "load_translator", lambda folder, device: SimpleNamespace(translations=translations)
+    )
+    data = {"monolingual": str(tmp_path / "mono.txt"), "translator": str(translator.folder)}
+    recipe = translator.recipe.replace(data=data)
+    for _ in range(2):
+        found = back_translation.back_translated(recipe, corpus)
+        assert list(zip(found.sources, found.targets)) == [("EINS", "eins"), ("ZWEI DREI", "zwei drei")]
+        assert capsys.readouterr().err == (
+            f"2 pairs from mono.txt, their sources generated by {translator.folder} (1 line without a translation and "
+            "1 held-out ones left out)\n"
+        )
+    words = ["eins", "zwei  drei", held_out, "vier"]
+    assert asked == [(words, {"beam": 1, "truncate": True, "min_tokens": 2})]  # a word and <eos>
+    (made,) = (tmp_path / "cache" / "back-translation").iterdir()
+    assert re.fullmatch(r"[0-9a-f]{32}\.tsv", made.name)  # `regard doctor --clear` knows it
+    made.write_text(made.read_text() + "more\tmehr\n")
+    assert len(back_translation.back_translated(recipe, corpus)) == 2  # a damaged file is made again
+    (tmp_path / "mono.txt").write_text("vier\n")
+    with pytest.raises(RegardError, match=r"No line of .*mono\.txt is left to learn from"):
+        back_translation.back_translated(recipe, corpus)
+    assert len(asked) == 3
+    with pytest.raises(RegardError, match=r"There is no file 'none' to back-translate; check data\.monolingual"):
+        back_translation.back_translated(recipe.replace(data={"monolingual": "none"}), corpus)
+
+
+def test_a_prompt_that_ends_in_a_space_is_gone_on_with_a_token_that_begins_with_it(counted):
+    run = copy.copy(counted)
+    for kind, unseen, unfit in (
+        ("bpe", (), [0, 2]), ("imported", (), [0, 2]), ("char", (), []), ("word", (), []), ("bpe", (1, 3), []),
+        ("bpe", (1,), [0, 2]),
+    ):  # fmt: skip
+        run.tokenizer = SimpleNamespace(
+            tokens=["<eos>", " a", "b", " "], kind=kind, vocabulary=4, specials=(0,), eos=0, begin=0, encode=list
+        )
+        run.unseen = unseen
+        run.__dict__.pop("_without_space", None)
+        assert run._without_space == unfit
+        assert run.opening("b ").tokens == [0, "b"] + [" "] * (not unfit)
+        assert list(run.opening("b ").unfit) == unfit
+        for prompt, exact in (("b ", True), ("b", False), (" ", False), ("", False)):
+            assert run.opening(prompt, exact=exact).tokens == [0, *prompt]
+            assert not run.opening(prompt, exact=exact).unfit
+
+
+def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_line_breaks(translator, monkeypatch):
+    data = prepare.data_of(translator.folder, translator.recipe)
+    name, count, size = data.corpus.name, len(data.train), data.tokenizers.target.vocabulary
+    assert data.sentence == f"{name}: {count} training pairs, joint word vocabulary of {size}"
+    other = dataclasses.replace(data.tokenizers, source=Tokenizer.train(["a b"], "word"))
+    apart = dataclasses.replace(data, tokenizers=other)
+    assert apart.sentence == f"{name}: {count} training pairs, word vocabulary of {other.source.vocabulary} and {size}"
+    assert data.tokens == len(data.train.target)
+    longest = max(len(data.train.source_of(n)) + len(data.train.target_of(n)) for n in range(count))
+    assert data.facts(translator.recipe) == CorpusFacts(len(data.train.source) + data.tokens, longest, True)
+    assert list(data.examples) == list(zip(data.references.sources, data.references.targets))
+    for side in ("source", "target"):
+        most = max(int(getattr(part, f"{side}_lengths").max()) for part in (data.train, data.valid))
+        for context, fits in ((most, True), (most - 1, False), (None, True)):
+            model = SimpleNamespace(context=None, source_context=None)
+            setattr(model, {"source": "source_context", "target": "context"}[side], context)
+            if fits:
+                data._check_context(model)
+            else:
+                said = f"A {side} has {most} tokens including <eos>, .* {context}: raise .* data.longest {context - 1}"
+                with pytest.raises(RegardError, match=said):
+                    data._check_context(model)
+    asked = []
+
+    def translate(model, sources, **how):
+        asked.append((len(sources), how))
+        return ([SimpleNamespace(text_tokens=[])] for _ in sources)
+
+    monkeypatch.setattr(translation_data, "translate", translate)
+    recipe = translator.recipe.replace(training={"select": "bleu"})
+    found = data.validation(recipe, translator.model)(translator.model)
+    ((sources, how),) = asked
+    breaks = forbidden_tokens(
+        data.tokenizers.target, unseen_bytes(data.tokenizers.target, data.train.target), one_line=True
+    )
+    assert (sources, how["forbidden"], how["beam"].width, how["engine"]) == (len(data.valid), breaks, 1, None)
+    assert found.loss == pytest.approx(math.log(translator.evaluate("valid")["perplexity"]), rel=1e-4)
+    assert data.validation(translator.recipe, translator.model)(translator.model).loss == found.loss
+    assert len(asked) == 1  # without BLEU nothing is translated
+
+
+def test_an_evaluation_of_translations_is_by_the_sources_lengths_and_its_own_seconds(translator):
+    began = time.perf_counter()
+    facts = translator.evaluate("valid", lengths=True, texts=True)
+    assert 0 <= facts["seconds"] <= round(time.perf_counter() - began, 3) + 0.001
+    pairs = translator.corpus().splits["valid"]
+    classes = bleu.by_length(pairs.sources, facts["translations"], pairs.targets, tokenizer="13a")
+    assert facts["by_length"] == [dataclasses.asdict(one) for one in classes]
+    assert facts["sentences"] == len(pairs) == sum(one["sentences"] for one in facts["by_length"])
+    assert (facts["direction"], facts["search"]) == ("source → target", "beam 5, length penalty 1")
+    assert translator.evaluate("valid", beam=1)["search"] == "greedy"
+    word, longest = translator.source_tokenizer.tokens[-1], translator.recipe.data.longest
+    given = [(" ".join([word] * (longest + 1)), "x"), (word, "x"), (word, "")]
+    found = translator.evaluate(data=given)
+    assert (found["truncated_sources"], found["left_out_of_perplexity"], found["sentences"]) == (1, 2, 3)
+    other = copy.copy(translator)
+    other.translations = None  # refused before anything is translated
+    with pytest.raises(RegardError, match="The references"):
+        other.evaluate(data=[(word, "l &apos; eau")])
+    long = " ".join([word] * (longest + 1))
+    assert len(task_of(translator).answers(translator, [word, long])) == 2  # cut, for a page
+
+
+def test_lines_of_a_file_are_numbered_and_drawn_through_all_its_parts(translator):
+    word, longest = translator.source_tokenizer.tokens[-1], translator.recipe.data.longest
+    long = " ".join([word] * (longest + 1))
+    with pytest.raises(RegardError, match=f"Line 5 has {longest + 1} tokens"):
+        list(translator.translations([word, long], before=(3, 1)))
+    assert len(list(translator.translations([word, long], truncate=True))) == 2
+    for look in (translator.trace, translator.calculation):
+        with pytest.raises(RegardError, match="Line 1 has"):
+            look(long)
+    with pytest.raises(RegardError, match="trace must be a Trace or None"):
+        translator.calculation(word, trace=3)
+    how = {"temperature": 2.0, "seed": 3, "max_tokens": 8}
+    lines = ["", word, f"{word} {word}", " ", word, word]
+    drawn = [found[0].text for found in translator.translations(lines, **how)]
+    assert (drawn[0], drawn[3], len(set(drawn)) > 2) == ("", "", True)
+    assert [found[0].text for found in translator.translations(lines[3:], before=(3, 2), **how)] == drawn[3:]
+    for wrong, said in (
+        ({"beam": 2, "temperature": 1.0}, "beam searches, but sampling and temperature sample: give only one"),
+        ({"length_penalty": 0.5, "top_k": 2}, "give only one of them"),
+        ({"sampling": regard.Sampling(repetition_penalty=1.5)}, "Penalties, biases and constraints are for language"),
+        ({"beam": 0}, "must be at least 1, not 0"), ({"beam": 10_001}, "must be at most 10000"),
+    ):  # fmt: skip
+        with pytest.raises(RegardError, match=said):
+            list(translator.translations([word], **wrong))
+    assert one_beam(None, None) == regard.Beam(5, 1.0)
+    assert one_beam(2, None) == regard.Beam(2, 1.0)
+    assert one_beam(None, 0.0) == regard.Beam(5, 0.0)
+    assert one_beam(regard.Beam(3), None) == regard.Beam(3)
+
+
+def test_a_training_that_is_stopped_says_how_it_goes_on_and_has_its_page(folder, monkeypatch, capsys):
+    def stop(trainer):
+        trainer.save()
+        raise Stopped(0)
+
+    monkeypatch.setattr(Trainer, "train", stop)
+    monkeypatch.setattr(train, "load", lambda made, device: (made, device))
+    monkeypatch.setattr(train, "write_report", lambda run, examples: written.append(run))
+    written, run = [], folder / "stopped"
+    how = {"training": SHORT, "model": {"width": 8}, "data": {"tokenizer": "char"}}
+    (folder / "few.txt").write_text("".join(f"line {n}\n" for n in range(200)))
+    with pytest.raises(Stopped):
+        regard.train("lstm", data=str(folder / "few.txt"), run=run, size="tiny", settings=how)
+    assert f"stopped at step 0; `regard resume {run}` continues from there\n" in capsys.readouterr().err
+    assert written == [(run, "cpu")]
+
+
+def test_an_evaluation_can_keep_the_loss_of_each_document(counted):
+    facts = counted.evaluate("test", documents=True)
+    documents = facts["documents"]
+    assert sum(documents["tokens"]) == facts["tokens"]
+    assert sum(documents["nats"]) == pytest.approx(facts["nats_per_token"] * facts["tokens"])
+    assert "documents" not in counted.evaluate("test")
+    assert facts["unknown_rate"] == facts["unknown_tokens"] / facts["tokens"]
+    assert facts["bits_per_character"] is None or facts["bits_per_character"] == pytest.approx(
+        facts["nats_per_token"] * facts["tokens"] / math.log(2) / facts["characters"]
+    )
+
+
+# -- the estimate ----------------------------------------------------------------------------------------------------
+
+
+def test_an_estimate_is_what_three_steps_say_of_all_steps(counted, monkeypatch):
+    probed = []
+    monkeypatch.setattr(dry_run, "probe_peak_memory", lambda trainer, steps: probed.append(steps))
+    monkeypatch.setattr(dry_run, "measure_steps", lambda trainer, steps: (0.25 * (steps == 3), 100.4))
+
+    def estimate(**training):
+        settings = {
+            "model": {"width": 8},
+            "training": SHORT | {"patience": 0} | training,
+            "data": {"tokenizer": "char"},
+        }
+        return dry_run.dry_run(compose("rnn", "tiny", settings).replace(data={"corpus": counted.recipe.data.corpus}))
+
+    facts = estimate()
+    tokens = facts["training_tokens"]
+    assert (facts["system"], facts["corpus"], facts["threads"]) == ("rnn", "text.txt", 1)
+    assert (facts["tokens_per_step"], facts["tokens_per_second"], facts["seconds_per_step"]) == (100, 402, 0.25)
+    assert (facts["steps"], facts["epochs"], facts["training_time"]) == (6, round(6 * 100.4 / tokens, 2), "1.5 s")
+    assert probed == [6]
+    assert facts["weights_gradients_optimizer_bytes"] == 4 * 2 * facts["parameters"]  # no step, so no moments yet
+    assert "warning" not in facts
+    often = math.ceil(100 * tokens / 100.4)
+    assert "more than 100 epochs" in estimate(steps=often + 1)["warning"]
+    assert "warning" not in estimate(steps=often - 1)
+    assert "warning" not in estimate(steps=often + 1, patience=1)
+    assert estimate(budget="2s", validations=2)["steps"] == 8
+    assert estimate(budget="1004", validations=2)["steps"] == 10
+
+    def fail(error):
+        def measure(trainer, steps):
+            raise error
+
+        monkeypatch.setattr(dry_run, "measure_steps", measure)
+
+    fail(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(RegardError, match=r"cpu has too little memory .* try --training\.accumulate 4, which saves"):
+        estimate(accumulate=2)
+    fail(RuntimeError("something else"))
+    with pytest.raises(RuntimeError, match="something else"):
+        estimate()
+    monkeypatch.setattr(dry_run, "measure_steps", lambda trainer, steps: fail_with_folder(trainer.folder))
+    with pytest.raises(RegardError, match=r"^The loss became nan\.$"):
+        estimate()
+
+
+def fail_with_folder(folder):
+    raise RegardError(f"The loss became nan; the last good weights are kept in {folder}.")
+
+
+def test_an_estimate_of_counting_needs_no_step(counted):
+    facts = dry_run.dry_run(counted.recipe)
+    assert set(facts) == {"system", "corpus", "vocabulary", "training_tokens", "note"}
+    assert (facts["system"], facts["vocabulary"]) == ("ngram", counted.tokenizer.vocabulary)
+
+
+# -- one run's memory of itself --------------------------------------------------------------------------------------
+
+
+def test_a_run_keeps_the_engines_of_the_last_four_ways_of_decoding(counted):
+    run = copy.copy(counted)
+    run._engines, built = {}, []
+
+    def engine(how):
+        return run._engine_for(how, lambda: built.append(how) or f"engine {how}")
+
+    assert [engine(how) for how in (1, 2, 3, 4, 1)] == [f"engine {how}" for how in (1, 2, 3, 4, 1)]
+    assert built == [1, 2, 3, 4]
+    engine(5)  # takes the place of the first
+    assert list(run._engines) == [2, 3, 4, 5]
+    engine(1)
+    assert built == [1, 2, 3, 4, 5, 1]
+
+
+def test_a_text_as_long_as_the_context_is_read_and_one_token_more_is_not(counted):
+    run = copy.copy(counted)
+    line = "line 5 of the text"
+    longest = 1 + len(counted.tokenizer.encode(line))
+    for context, fits in ((longest, True), (longest - 1, False), (None, True)):
+        run.model = SimpleNamespace(context=context)
+        if fits:
+            assert run._tokens_to_embed(line, 1) == [run.tokenizer.begin, *run.tokenizer.encode(line)]
+        else:
+            with pytest.raises(
+                RegardError, match=f"Text 4 has {longest} tokens, but the model reads at most {context}"
+            ):
+                run._tokens_to_embed(line, 4)
+    with pytest.raises(RegardError, match="Text 2 is empty, so it has no vector"):
+        run._tokens_to_embed("", 2)
+    with pytest.raises(RegardError, match="pool must be one of mean, last"):
+        counted.embed(["a"], pool="max")
+    assert repr(counted) == (
+        f"LanguageRun({str(counted.folder)!r}: ngram, {group_digits(counted.parameters)} parameters, on cpu)"
+    )
+
+
+def test_a_run_of_another_kind_is_refused_with_the_right_one(counted, translator):
+    with pytest.raises(RegardError, match="is an ngram, so kind must be LanguageRun, not TranslationRun"):
+        regard.load(counted.folder, regard.TranslationRun)
+    for load, run, verb in (
+        (load_translator, counted, "generate"), (load_language_model, translator, "translate"),
+        (load_classifier, translator, "translate"),
+    ):  # fmt: skip
+        with pytest.raises(RegardError, match=f"use `regard {verb} {run.folder}`"):
+            load(run.folder)
+    for weights in ("last", "4"):
+        loaded = load_translator(translator.folder, weights=weights).model.state_dict()
+        stored = read_weights(translator.folder, weights)
+        assert all(torch.equal(loaded[name], stored[name]) for name in stored)
+    mean, loaded = average_weights(translator.folder, 2), load_translator(translator.folder, average=2)
+    assert all(torch.equal(loaded.model.state_dict()[name], mean[name]) for name in mean)
+
+
+def test_weights_in_half_precision_stay_so(translator):
+    model = copy.deepcopy(translator.model)
+    half = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
+    set_weights(model, dict(half), translator.folder)
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+    model = copy.deepcopy(translator.model)
+    name = next(iter(half))
+    set_weights(model, half | {name: half[name].float()}, translator.folder)  # one in full: it was trained so
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    with pytest.raises(RegardError, match=r"do not fit its recipe\.toml: one of the two has been modified"):
+        set_weights(model, {name: half[name]}, translator.folder)
+
+
+# -- curves elsewhere ------------------------------------------------------------------------------------------------
+
+
+class Curves:
+    def __init__(self, broken=()):
+        self.rows, self.ended, self.closed, self.broken = [], [], 0, broken
+
+    def add(self, row, when=None):
+        if row["step"] in self.broken:
+            raise OSError("no space")
+        self.rows.append((row["step"], when))
+
+    def end(self, step, texts):
+        self.ended.append((step, texts))
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
+def test_a_tracker_gets_the_rows_that_it_lacks_at_their_time_and_is_closed(translator, monkeypatch, name):
+    curves = Curves()
+    for other, made in (("TensorBoard", "tensorboard"), ("MLflow", "mlflow")):
+        monkeypatch.setattr(tracking, other, lambda folder, recipe, made=made: curves if made == name else None)
+    began = datetime.datetime.fromisoformat(read_facts(translator.folder)["created"]).timestamp()
+    with tracking.tracking(name, translator.folder, translator.recipe) as tracker:
+        assert curves.rows == [(row["step"], began + row["seconds"]) for row in translator.history]
+        tracker.add({"step": 99})
+        tracker.end(100, [{"": "text"}])
+        assert (curves.rows[-1], curves.ended, curves.closed) == ((99, None), [(100, [{"": "text"}])], 0)
+    assert curves.closed == 1
+    with pytest.raises(ValueError, match="stop"), tracking.tracking(name, translator.folder, translator.recipe):
+        raise ValueError("stop")
+    assert curves.closed == 2
+    with tracking.tracking("", translator.folder, translator.recipe) as none:
+        assert isinstance(none, tracking.NoTracker)
+
+
+def test_a_tracker_that_fails_is_not_asked_again(capsys):
+    curves = Curves(broken=[2])
+    patient = tracking.Patient(lambda: curves)
+    for step in (1, 2, 3):
+        patient.add({"step": step}, 5.0)
+    patient.end(3, [])
+    patient.close()
+    assert (curves.rows, curves.ended, curves.closed) == ([(1, 5.0)], [], 0)
+    assert capsys.readouterr().err == (
+        "note: the curves are no longer logged (OSError: no space); metrics.jsonl still records them\n"
+    )
+    assert isinstance(tracking.Patient(lambda: 1 / 0).tracker, tracking.NoTracker)
+
+
+def test_trackers_get_every_setting_by_its_name_and_texts_as_blocks(translator):
+    found, tree = tracking.hyperparameters(translator.recipe), translator.recipe.tree()
+    assert (found["system"], found["size"]) == ("seq2seq", "tiny")
+    assert {name for name in found if "." in name} == {
+        f"{part}.{key}" for part in ("data", "model", "training") for key in tree[part]
+    }
+    assert found["model.width"] == 8
+    assert tracking.as_markdown([{"": "one\ntwo"}, {"source": "a", "answer": "b"}]) == (
+        "    one\n    two\n\n    source: a\n    answer: b"
+    )
+    tracking.check_tracker("", translator.recipe)
+    with pytest.raises(RegardError, match="--track must be one of tensorboard, mlflow"):
+        tracking.check_tracker("paper", translator.recipe)
+
+
+class Client:
+    """MLflow's client, as far as it is asked."""
+
+    def __init__(self, where):
+        self.where, self.logged, self.params, self.made = where, [], {}, []
+
+    def get_experiment_by_name(self, name):
+        self.made.append(name)
+
+    def create_experiment(self, name, artifact_location):
+        self.made.append((name, artifact_location))
+        return "7"
+
+    def create_run(self, number, run_name):
+        self.made.append((number, run_name))
+        return SimpleNamespace(info=SimpleNamespace(run_id="mine"))
+
+    def log_param(self, run, name, value):
+        self.params[name] = value
+
+    def get_metric_history(self, run, name):
+        return [SimpleNamespace(step=step) for step in ((4, 2) if name == "train/loss" else ())]
+
+    def log_batch(self, run, metrics):
+        self.logged.append((run, metrics))
+
+    def log_text(self, run, text, name):
+        self.logged.append((run, text, name))
+
+    def set_terminated(self, run):
+        self.logged.append((run, "end"))
+
+
+def test_an_mlflow_run_is_made_beside_the_runs_and_gets_what_it_lacks(translator, folder, monkeypatch, capsys):
+    names = ("mlflow", "mlflow.exceptions", "mlflow.entities")
+    modules = {name: ModuleType(name) for name in names}
+    modules["mlflow"].MlflowClient = Client
+    modules["mlflow.exceptions"].MlflowException = KeyError
+    modules["mlflow.entities"].Metric = lambda name, value, then, step: (name, value, then, step)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
+        monkeypatch.setenv(name, "")  # and so it is afterwards what it was
+        monkeypatch.delenv(name)
+    for name in ("mlflow", "alembic"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    copy = shutil.copytree(translator.folder, folder / "tracked")
+    tracker = MLflow(copy, translator.recipe)
+    beside = f"sqlite:///{(folder.resolve() / 'mlflow.db').as_posix()}"
+    assert tracker.client.where == beside
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "true"
+    assert [logging.getLogger(name).level for name in ("mlflow", "alembic")] == [logging.WARNING] * 2
+    assert tracker.client.made == ["regard", ("regard", (folder.resolve() / "mlflow").as_uri()), ("7", "tracked")]
+    assert tracker.client.params == tracking.hyperparameters(translator.recipe)
+    assert json.loads((copy / "mlflow.json").read_text()) == {"tracking_uri": beside, "run_id": "mine"}
+    assert capsys.readouterr().err == f"to see the curves: mlflow ui --backend-store-uri {beside}\n"
+    for step, split in ((4, None), (5, None), (1, "valid")):
+        tracker.add({"step": step, "loss": 2.0} | ({"split": split} if split else {}), 3.5)
+    assert tracker.client.logged == [
+        ("mine", [("train/loss", 2.0, 3500, 5)]), ("mine", [("valid/loss", 2.0, 3500, 1)]),
+    ]  # fmt: skip
+    monkeypatch.setattr(tracking.time, "time", lambda: 7.25)
+    tracker.add({"step": 6, "loss": 1.0})
+    assert tracker.client.logged[-1][1][0][2] == 7250
+    tracker.end(6, [])
+    tracker.end(6, [{"": "text"}])
+    tracker.close()
+    assert tracker.client.logged[-2:] == [("mine", "    text", "what it writes.md"), ("mine", "end")]
+    monkeypatch.setattr(Client, "update_run", lambda self, run, status: None, raising=False)
+    monkeypatch.setattr(Client, "get_experiment_by_name", lambda self, name: SimpleNamespace(experiment_id="3"))
+    assert MLflow(copy, translator.recipe).client.made == []  # it goes on with the run that it noted
+    (copy / "mlflow.json").unlink()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://there")
+    other = MLflow(copy, translator.recipe).client
+    assert (other.where, other.made) == ("http://there", [("3", "tracked")])
+
+
+# -- files of a run --------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_no_run_says_what_it_is(counted, tmp_path):
+    def refused(folder):
+        with pytest.raises(RegardError) as error:
+            read_facts(folder)
+        return str(error.value)
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert refused(empty) == f"{empty} is not a run: it has no run.json; `regard train` creates one."
+    assert refused(tmp_path / "none").endswith("`regard train` creates one.")
+    for name in ("model.safetensors", "training.safetensors"):
+        (empty / name).touch()
+        assert "it has weights but no run.json. Restore that file from a backup" in refused(empty)
+        (empty / name).unlink()
+    (empty / ".beginning").touch()
+    assert refused(empty).endswith("is not a run yet: its training ended before the first step; train it again.")
+    (empty / "run.json").write_text("[1]")
+    assert refused(empty) == f"{empty / 'run.json'} is damaged; restore it, or train the run again."
+    (empty / "run.json").write_text('{"format": 2, "regard": "9.9"}')
+    assert "was written by Regard 9.9 in run format 2; this version reads format 1: install the version" in refused(
+        empty
+    )
+    copy = shutil.copytree(counted.folder, tmp_path / "counted run")
+    assert f"did you mean {copy}?" in refused(tmp_path / "countedrun")
+    (copy / "run.json").write_text((copy / "run.json").read_text().replace('"seed": 1', '"seed": 2'))
+    assert "is damaged or has been modified" in refused(copy)
+
+
+def test_the_parent_of_a_run_is_the_first_of_its_ancestors():
+    assert parent_of({"ancestors": [{"run": "p"}, {"run": "g"}]}) == "p"
+    for facts in ({}, {"ancestors": []}, {"ancestors": "p"}, {"ancestors": ["p"]}, {"ancestors": [{"name": "p"}]}):
+        assert parent_of(facts) is None
+
+
+def test_the_note_of_weights_is_read_from_a_whole_file_alone(translator, tmp_path):
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(RegardError, match=r"There is no .*: no weights were saved, or the file was moved"):
+        read_note(path)
+    shutil.copy(translator.folder / "model.safetensors", path)
+    assert read_note(path)["step"] == load_tensors(path)[1]["step"]
+    save_tensors(path, {"a": torch.ones(2)}, {"step": 3})
+    assert read_note(path)["step"] == 3
+    save_file({"a": torch.ones(2)}, path, {"regard": "[1]"})
+    with pytest.raises(RegardError, match="is damaged: its header was not written by Regard"):
+        read_note(path)
+    save_file({"a": torch.ones(2)}, path)
+    assert read_note(path) == {}
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RegardError, match=r"cannot be read as safetensors \(.*\): it is damaged or truncated"):
+        read_note(path)
+    assert not is_report(path)
+    path.write_text(f"<p>{REPORT_MARK}")
+    assert is_report(path)
+    assert not is_report(tmp_path)
+
+
+def test_models_that_come_with_regard_have_names_and_are_never_written_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = gallery.gallery_names()
+    assert names == sorted(names)
+    assert "gallery/ngram" in names
+    shipped = gallery.find_run(Path("gallery/ngram"))
+    assert shipped == gallery.GALLERY / "ngram"
+    assert gallery.find_run(Path("gallery")) == gallery.GALLERY
+    assert gallery.find_run(Path("gallery/none")) == Path("gallery/none")
+    assert (gallery.shown_name(shipped), gallery.shown_name(Path("runs/x"))) == ("gallery/ngram", "runs/x")
+    assert (gallery.is_shipped(shipped), gallery.is_shipped(gallery.GALLERY), gallery.is_shipped(tmp_path)) == (
+        True, False, False,
+    )  # fmt: skip
+    with pytest.raises(RegardError, match="gallery/ngram comes with Regard and is read-only"):
+        gallery.check_own(shipped)
+    gallery.check_own(tmp_path)
+    (tmp_path / "gallery" / "ngram").mkdir(parents=True)  # one of ours comes first
+    assert gallery.find_run(Path("gallery/ngram")) == Path("gallery/ngram")
+
+
+def test_a_new_folder_has_the_name_of_its_work_and_is_gone_if_nothing_began(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = compose("lstm", "tiny").replace(data={"corpus": f"/x/a\nb{'c' * 200}.txt"})
+    with lock.new_folder(recipe, None) as made:
+        assert made == Path("runs") / f"lstm-ab{'c' * 98}"
+        assert lock.was_begun(made)
+        with pytest.raises(RegardError, match="Another process is using"), lock.new_folder(recipe, made):
+            pass
+        (made / "model.safetensors").touch()
+    mine = tmp_path / "mine"
+    with pytest.raises(ValueError, match="stop"), lock.new_folder(recipe, mine):
+        raise ValueError("stop")
+    assert not mine.exists()
+
+    def begin():
+        with lock.new_folder(recipe, mine) as made:
+            (made / "recipe.toml").touch()
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        begin()
+    assert sorted(path.name for path in mine.iterdir()) == [".beginning", ".lock", "recipe.toml"]
+    with lock.new_folder(recipe, mine):  # begun here before: the same files are made again
+        pass
+    (mine / "mine.py").touch()  # a copy of one's own code
+    lock.check_free(mine)
+    for name in ("notes.txt", "metrics.jsonl"):
+        (mine / name).touch()
+        with pytest.raises(RegardError, match="already exists and is not a run: choose another --run"):
+            lock.check_free(mine)
+        (mine / name).unlink()
+    (mine / ".beginning").write_text("of my novel")
+    with pytest.raises(RegardError, match="already exists and is not a run"):
+        lock.check_free(mine)
+    (mine / "run.json").touch()
+    with pytest.raises(RegardError, match=f"`regard resume {mine}` continues it, or choose another --run"):
+        lock.check_free(mine)
+    (tmp_path / "link").symlink_to("nowhere")
+    for path in (tmp_path / "link", mine / "run.json"):
+        with pytest.raises(RegardError, match="already exists and is not a run"):
+            lock.check_free(path)
+    with pytest.raises(RegardError, match="is not a UTF-8 name, which the weights file requires"):
+        lock.check_encodable(Path("a\udcff"))
+    for wrong in (lock.claimed(mine / "run.json" / "x"), lock.free_folder(mine / "run.json" / "x")):
+        with pytest.raises(RegardError, match=r"Cannot create the folder .* \(.+\); choose another --run"):
+            wrong.__enter__()
+
+
+def test_a_perplexity_beyond_all_numbers_is_infinite():
+    assert run_list.perplexity(699.0) == math.exp(699.0)
+    assert run_list.perplexity(700.0) == math.inf
+    best = run_list._best
+    assert best({"validation_loss": 2.0, "step": 3}) == {
+        "best": math.exp(2.0), "measure": "perplexity", "best_step": 3,
+    }  # fmt: skip
+    assert best({"validation_loss": 2.0, "bleu": 9.5, "step": 3})["measure"] == "bleu"
+    assert best({"validation_loss": "low", "bleu": "x"}) == {"best": None, "measure": None, "best_step": None}
+
+
+def test_bytes_of_a_text_of_millions_are_all_seen():
+    """It is read in pieces of four million."""
+    piece = 1 << 22
+    ids = np.zeros(2 * piece + 1, np.uint8)
+    for number, place in enumerate((0, piece - 1, piece, 2 * piece - 1, 2 * piece), start=1):
+        ids[place] = number
+    tokenizer = SimpleNamespace(vocabulary=9, byte_pieces=[1, 2, 3, 4, 5, 6, 8])
+    assert unseen_bytes(tokenizer, ids) == [6, 8]
+    assert unseen_bytes(SimpleNamespace(vocabulary=9, byte_pieces=[]), ids) == []
+
+
+def test_a_run_of_ones_own_code_needs_that_code(counted, tmp_path):
+    copy = shutil.copytree(counted.folder, tmp_path / "copy")
+    tree = {**read_facts(copy)["recipe"], "system": "./mine.py:Mine"}
+    (copy / "run.json").write_text(json.dumps(with_digest({**read_facts(copy), "recipe": tree})))
+    recipe = (copy / "recipe.toml").read_text().replace('"ngram"', '"./mine.py:Mine"')
+    (copy / "recipe.toml").write_text(recipe)
+    with pytest.raises(
+        RegardError, match=rf"{copy} was trained with your own code, but neither .*mine.py nor {copy}/code"
+    ):
+        open_recipe(copy)
+    facts = {"code": {"file": "../../mine.py", "sha256": "x"}}  # never a path out of the run
+    with pytest.raises(RegardError, match=rf"neither .*mine.py nor {copy}/mine.py contains that code now"):
+        run_folder.own_code("./mine.py:Mine", facts, copy)
+
+
+def test_a_changed_value_is_shown_in_two_hundred_signs():
+    assert run_folder._short("x" * 198) == repr("x" * 198)
+    assert run_folder._short("x" * 199) == f"'{'x' * 196}…"
+
+
+def test_a_model_computes_in_the_precision_that_was_asked_for(translator, monkeypatch):
+    asked = []
+    monkeypatch.setattr("regard.fast.decoding.eight_bit.use_eight_bits", asked.append)
+    for precision, kind, eight in (("fp32", torch.float32, 0), ("bf16", torch.bfloat16, 0), ("int8", torch.float32, 1)):
+        model = copy.deepcopy(translator.model)
+        speed.set_precision(model, precision)
+        assert {weight.dtype for weight in model.parameters()} == {kind}
+        assert len(asked) == eight
+    with pytest.raises(RegardError, match="precision must be one of fp32, bf16, int8, not 'fp8'"):
+        speed.set_precision(model, "fp8")
+    monkeypatch.setitem(sys.modules, "regard.fast.training", None)
+    assert speed.recordable(translator.model) is False
+
+
+# -- the page of a run -----------------------------------------------------------------------------------------------
+
+
+def test_a_curve_has_at_most_three_hundred_points_and_says_where_it_ends(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(run_report, "line_chart", lambda lines, **how: drawn.append((lines, how)) or "chart")
+
+    def rows(count, **more):
+        return [{"tokens": 10 * n, "bleu": float(n), "perplexity": 2.0 + n, **more} for n in range(1, count + 1)]
+
+    for count, points in ((1, 1), (300, 300), (301, 151), (600, 300), (601, 201)):
+        run_report._chart(rows(count), "bleu", "Validation BLEU")
+        ((line,), how) = drawn.pop()
+        assert (line.name, len(line.points), line.points[0]) == ("", points, (10.0, 1.0))
+    assert (how["title"], how["y"], how["x"]) == (
+        "Validation BLEU against tokens seen",
+        "validation bleu",
+        "tokens seen",
+    )
+    assert (how["log_y"], how["zero_y"], how["best"]) == (False, True, "validation")
+    run_report._chart([*rows(2), *rows(3, split="valid"), {"tokens": 9, "bleu": None}], "perplexity", "P", log=True)
+    lines, how = drawn.pop()
+    assert [(line.name, len(line.points)) for line in lines] == [("validation", 3), ("training", 2)]
+    assert (how["description"], how["log_y"], how["zero_y"]) == (
+        "Validation ends at 5; training ends at 4.",
+        True,
+        False,
+    )
+    run_report._chart([], "bleu", "B")
+    assert drawn.pop()[0] == []
+
+
+def test_a_page_tells_where_a_run_comes_from():
+    facts = {"corpus": {"name": "n", "checksum": "c"}, "seed": 0, "created": "t", "device": "d", "threads": 2,
+             "processes": 3, "regard": "1", "torch": "2", "python": "3", "platform": "p",
+             "code": {"file": "mine.py", "sha256": "s"}}  # fmt: skip
+    assert run_report._provenance(facts, [PARENT]) == {
+        "corpus": "n", "its checksum": "c", "started from parent": provenance(PARENT),
+        "own code": "mine.py, SHA-256 s", "seed": "0", "begun": "t", "device": "d", "threads": "2", "processes": "3",
+        "versions": "Regard 1, PyTorch 2, Python 3", "platform": "p",
+    }  # fmt: skip
+    assert run_report._provenance({}, []) == {"versions": "Regard None, PyTorch None, Python None"}
+
+
+def test_scores_and_how_they_were_measured_are_two_tables(monkeypatch):
+    tables = []
+    monkeypatch.setattr(run_report, "table", lambda rows, columns: tables.append((rows, columns)) or "")
+    run_report._score({"split": "test", "bleu": {"score": 12.5, "signature": "nrefs:1"}, "perplexity": 7.0,
+                       "bits_per_character_refused": "spaces", "bits_per_character": None, "lines": 3})  # fmt: skip
+    (told, others), (scores, columns) = tables
+    assert scores == [{"what": "BLEU", "value": "12.50"}, {"what": "perplexity", "value": "7.000"}]
+    assert (columns["what"], others["what"]) == ("measured", "about")
+    assert told == [
+        {"what": "split", "value": "test"}, {"what": "bleu", "value": "nrefs:1"},
+        {"what": "bits per character not defined", "value": "spaces"}, {"what": "lines", "value": 3},
+    ]  # fmt: skip
+
+
+def test_a_page_shows_five_held_out_examples_with_their_answers(translator, monkeypatch):
+    examples = [(f"the {n}", f"le {n}") for n in range(9)]
+    found = run_report.samples(translator, [(" ", "empty"), *examples])
+    answers = translator.translate([source for source, _ in examples[:5]])
+    assert (
+        found
+        == [
+            {"source": source, "reference": target, "seq2seq": answer}
+            for (source, target), answer in zip(examples, answers, strict=False)
+        ][:5]
+    )
+    assert len(found) == 5
+    assert run_report.samples(translator, []) == []
+    shipped = regard.load("gallery/ngram")
+    monkeypatch.setattr(run_report, "samples", None)  # nothing is even made
+    assert run_report.write_report(shipped) == []
+
+
+def test_a_page_that_is_written_removes_what_a_killed_one_left_unless_a_training_holds_the_run(translator, tmp_path):
+    copy = shutil.copytree(translator.folder, tmp_path / "copy")
+    run = regard.load(copy)
+    left = copy / ".report.html.01234567.part"
+    left.touch()
+    with try_lock(copy / ".lock"):
+        run_report.write_report(run)
+        assert left.exists()
+    run_report.write_report(run)
+    assert not left.exists()
+
+
 # -- defaults --------------------------------------------------------------------------------------------------------
 
 
@@ -715,14 +1726,17 @@ def defaults():
     return found
 
 
-def test_what_is_done_when_nothing_is_said_is_a_promise_to_every_notebook(counted, translator):
+def test_what_is_done_when_nothing_is_said_is_a_promise_to_every_notebook():
     """golden/defaults.json has the defaults of all that `import regard` offers; running this file writes it again."""
+    assert defaults() == json.loads(DEFAULTS.read_text(encoding="utf-8"))
+
+
+def test_runs_do_something_when_nothing_is_said(counted, translator):
     assert next(counted.completions(["line"], max_tokens=1)) is not None
     assert next(iter(counted.score(["line"]))).tokens
     assert counted.embed is not None
     assert isinstance(translator.translate("the"), str)
     assert next(iter(translator.score([("the", "le")]))).tokens
-    assert defaults() == json.loads(DEFAULTS.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

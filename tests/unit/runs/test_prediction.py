@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.runs.prediction import Prediction
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -37,3 +38,15 @@ def test_probabilities_are_those_of_a_softmax_and_the_best_come_first():
     assert found.top(3) == [(TOKENIZER.token(int(n)), pytest.approx(wanted[n])) for n in order]
     assert found.probability("c") == pytest.approx(wanted[TOKENIZER.encode("c")[0]])
     assert found.probability("<eos>") == pytest.approx(wanted[TOKENIZER.eos])
+
+
+def test_as_many_are_shown_as_asked_for_and_five_if_no_one_asks():
+    found = prediction([2.0**-n for n in range(1, V)])
+    assert [len(found.top(count)) for count in (0, 1, V, 10**6)] == [0, 1, V, V]
+    assert found.top() == found.top(5)
+    assert repr(found) == f"Prediction({', '.join(f'{token!r} {p:.3f}' for token, p in found.top(3))}, …)"
+    with pytest.raises(RegardError, match="count must be at least 0, not -1"):
+        found.top(-1)
+    for text, tokens in (("ab", 2), ("", 0), ("abc", 3)):
+        with pytest.raises(RegardError, match=f"{text!r} is {tokens} tokens for this model; give one token at a time"):
+            found.probability(text)

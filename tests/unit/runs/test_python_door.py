@@ -21,6 +21,7 @@ from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
 from regard.runs.compose import compose_recipe
 from regard.runs.dry_run import dry_run
+from regard.runs.prepare import data_of
 from regard.runs.recipe import parse_overrides
 from regard.runs.run_report import run_page
 from regard.runs.store.facts import BEGINNING, read_note
@@ -124,6 +125,21 @@ def test_what_is_no_state_is_answered_in_one_sentence(lstm, translator, state):
 def test_a_translation_does_not_begin_with_zeros(translator):
     with pytest.raises(regard.RegardError, match="begins with its source"):
         translator("", [0, 0])
+
+
+def test_the_words_of_a_text_are_whole_characters(lstm, ngram):
+    assert lstm.words("It été") == [*"It été"]  # é is two tokens
+    assert "".join(ngram.words("The cat été")) == "The cat été"
+    assert len(ngram.words("The cat")) == len(ngram.tokenizer.encode("The cat"))
+
+
+@pytest.mark.parametrize(("limit", "count"), [(7, 7), (0, None)])
+def test_a_validation_reads_the_beginning_of_its_text_or_all_of_it(lstm, limit, count):
+    data = data_of(lstm.folder, lstm.recipe)
+    found = data.validation(lstm.recipe.replace(training={"validation_tokens": limit}), lstm.model)
+    assert found.ids.tolist() == data.arrays["valid"].ids[:count].tolist()
+    assert found.counted is None  # every token
+    assert (found.eos, found.begin) == (lstm.tokenizer.eos, lstm.tokenizer.begin)
 
 
 # -- decoding ----------------------------------------------------------------------------------------------------------
@@ -342,6 +358,9 @@ def test_what_is_no_pair_is_not_scored(translator, classifier):
 def test_every_kind_of_run_shows_its_arithmetic(lstm, translator, classifier):
     for run in (lstm, translator, classifier):
         assert run.work("The cat sees it.", 0).sections
+        calculation = run.calculation("The cat sees it.")
+        for step, layer in ((0, None), (1, "encoder/0" if run is classifier else 0), (2, None)):
+            assert run.work("The cat sees it.", step, layer).as_json() == calculation.at(step, layer).as_json()
     trace = translator.trace("The cat sees it.")
     assert translator.calculation("The cat sees it.", trace=trace).at(0).sections
 

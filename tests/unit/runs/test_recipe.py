@@ -7,7 +7,8 @@ import tomllib
 import pytest
 
 from regard.base.errors import RegardError
-from regard.runs.recipe import compose, parse_overrides, read_recipe
+from regard.runs.data_settings import DataSettings, PairDataSettings
+from regard.runs.recipe import compose, has_smaller, parse_overrides, read_recipe
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.sizes import SIZES
 from regard.training.hyperparameters import Budget, CountTraining, PairTraining, Training
@@ -182,6 +183,99 @@ def test_what_is_not_set_stays_what_it_was(kind, expected):
         for bound in ("ge", "le"):
             if bound in bounds:
                 kind(**{name: bounds[bound]})
+
+
+READING = {
+    "columns": ("", {}), "header": ("auto", {}), "encoding": ("utf-8", {}), "tokenizer": ("auto", {}),
+    "vocabulary": (0, {"ge": 0, "le": 10**7}), "normalise": ("auto", {}), "split": ("auto", {}),
+}  # fmt: skip
+OF_PAIRS = {
+    "corpus": ("phrasebook", {}), "source": ("", {}), "target": ("", {}), "swap": (False, {}), "also": ("", {}),
+    "monolingual": ("", {}), "translator": ("", {}), "joint": (True, {}), "bpe_dropout": (0.0, {"ge": 0, "lt": 1}),
+    "longest": (256, {"ge": 1}), "truncate": (False, {}), "pairs": (0, {"ge": 0}), "words": (0, {"ge": 0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind, expected", [(DataSettings, READING | {"corpus": ("pyref", {})}), (PairDataSettings, READING | OF_PAIRS)]
+)
+def test_data_that_no_one_describes_are_read_as_before(kind, expected):
+    found = {each.name: (each.default, each.metadata["bounds"]) for each in dataclasses.fields(kind)}
+    assert found == expected
+    for name, allowed in (("header", "no"), ("tokenizer", "imported"), ("normalise", "nfkc"), ("split", "tail")):
+        assert getattr(kind(**{name: allowed}), name) == allowed
+        with pytest.raises(RegardError, match=f"data.{name} must be one of"):
+            kind(**{name: "other"})
+    with pytest.raises(RegardError, match="encoding"):
+        kind(encoding="klingon")
+
+
+def test_text_to_translate_back_needs_a_translator_and_the_other_way_round():
+    assert PairDataSettings(monolingual="a", translator="b").translator == "b"
+    for one in ("monolingual", "translator"):
+        with pytest.raises(RegardError, match=r"data\.monolingual and data\.translator must be given together"):
+            PairDataSettings(**{one: "a"})
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "found"),
+    [
+        ("training.steps", "7", 7), ("training.steps", 2**31 - 1, 2**31 - 1), ("training.learning_rate", 1, 1.0),
+        ("training.learning_rate", "1e-3", 0.001), ("data.corpus", "text", "text"),
+        ("model.tied", "yes", True), ("model.tied", "NO", False), ("model.tied", "True", True),
+        ("model.tied", "false", False), ("model.tied", True, True),
+        ("training.steps", 2**31, "below 2,147,483,648"), ("training.steps", str(-(2**31)), "below 2,147,483,648"),
+        ("training.steps", "7.5", "a whole number, not '7.5'"), ("training.steps", True, "a whole number, not True"),
+        ("training.steps", 7.0, r"a whole number, not 7\.0"), ("training.clip", "fast", "a number, not 'fast'"),
+        ("training.clip", True, "a number, not True"), ("training.clip", 2**64, "a number, not 184467"),
+        ("model.tied", "maybe", "true or false, not 'maybe'"), ("model.tied", 1, "true or false, not 1"),
+        ("data.corpus", 3, "text, not 3"), ("data.corpus", "a\0", "text without NUL"),
+        ("training.steps", "x" * 47, f"not '{'x' * 47}'"), ("training.steps", "x" * 48, f"not '{'x' * 39}…"),
+    ],
+)  # fmt: skip
+def test_a_value_is_read_as_its_setting_or_refused(key, given, found):
+    part, name = key.split(".")
+    if isinstance(found, str) and found != given:
+        with pytest.raises(RegardError, match=rf"{key} must be {found}" if not found.startswith("not") else found):
+            compose("lstm", "tiny", {part: {name: given}})
+    else:
+        made = getattr(getattr(compose("lstm", "tiny", {part: {name: given}}), part), name)
+        assert (made, type(made)) == (found, type(found))
+
+
+def test_a_size_is_one_that_there_is_or_none_for_an_imported_model():
+    assert compose("lstm", "", {"model": {"width": 8}}).size == ""
+    assert compose("lstm", "").model == compose("lstm", "small").model
+    for size, trees in (("huge", ()), (None, ({"size": "huge"},))):
+        with pytest.raises(RegardError, match="size must be one of tiny, small, medium, large, not 'huge'"):
+            compose("lstm", size, *trees)
+    assert compose("lstm", None, {"size": "tiny"}, {"size": "large"}).size == "large"  # the last one counts
+    assert [has_smaller(compose("lstm", size)) for size in ("tiny", "small", "large", "")] == [False, True, True, False]
+
+
+def test_comments_of_a_recipe_begin_in_one_column_where_its_values_are_short():
+    text = compose("transformer", "tiny").documented()
+    assert tomllib.loads(text) == compose("transformer", "tiny").tree()
+    sections = [section.splitlines()[1:] for section in text.split("\n[")[1:]]
+    for lines in sections:
+        commented = [line for line in lines if "  # " in line]
+        longest = max(len(line.split("  #")[0].rstrip()) for line in commented)
+        columns = {line.index("  # ") for line in commented if len(line.split("  #")[0].rstrip()) <= 36}
+        assert columns == {min(36, longest)}
+    given = compose("transformer", "tiny", {"data": {"corpus": "x" * 50}}).documented()
+    assert re.search(rf'^corpus = "{"x" * 50}"  # ', given, re.M)
+
+
+def test_words_of_a_command_are_settings_or_are_refused(tmp_path):
+    assert parse_overrides(["--data.bpe-dropout=0.1=x"]) == {"data": {"bpe_dropout": "0.1=x"}}
+    assert parse_overrides(["--model.a", "-1", "--model.b", "2", "--model.a=3"]) == {"model": {"a": "3", "b": "2"}}
+    for words, said in (
+        (["text.txt"], "Unexpected argument 'text.txt': write settings as --section.key value"),
+        ([str(tmp_path)], f"give data as --data {tmp_path}"), (["--model.a"], "--model.a needs a value"),
+        (["--model.a", "--model.b", "3"], "--model.a needs a value"), (["--zzzz", "3"], "There is no option --zzzz."),
+    ):  # fmt: skip
+        with pytest.raises(RegardError, match=re.escape(said)):
+            parse_overrides(words)
 
 
 @pytest.mark.parametrize(
