@@ -4,6 +4,7 @@ refused. Almost nothing here needs a model."""
 import json
 import shutil
 import stat
+import sys
 import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
@@ -34,7 +35,7 @@ from regard.exchange import (
 )
 from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.exchange.foreign_tokenizers import BYTE, CONTROL, NORMAL, UNKNOWN, byte_pairs, sentence_pieces
-from regard.exchange.parity import Parity
+from regard.exchange.parity import Parity, token_rows
 from regard.runs.store.gallery import GALLERY
 from regard.systems import gpt, llama, transformer
 from regard.text.tokenizers.engine import BYTE_SYMBOLS, SPLIT_CHARACTERS, byte_level, splitter, word_level
@@ -572,6 +573,59 @@ def test_what_gguf_cannot_say_of_a_text_is_noted(runs, gguf_file, tmp_path, caps
     run.tokenizer = pieces_of(True)
     gguf_file.module.write(run, tmp_path / "m.gguf")
     assert gguf_file.writers[-1].facts["tokenizer_model"] == "llama"
+
+
+class Llama:
+    """Stands in for llama.cpp's server: it answers as the run does, half a nat beside it at one token."""
+
+    def __init__(self, run):
+        self.run, self.requests = run, []
+
+    def handle_completions(self, request):
+        self.requests.append(request)
+        if isinstance(request["prompt"], str):
+            asked, most = request["prompt"], request["n_predict"]
+            text = self.run.generate(asked, max_tokens=most, temperature=0, lines=1).removesuffix("\n")
+            return {"choices": [{"text": text.removeprefix(asked) + "\ufffd" * (len(self.requests) % 2)}]}
+        with torch.no_grad():
+            found = self.run.model(torch.tensor([request["prompt"]]))[0][0, -1].log_softmax(-1).tolist()
+        found[5] -= 0.5 * len(self.requests)
+        told = [{"id": token, "logprob": one} for token, one in enumerate(found)]
+        return {"choices": [{"logprobs": {"content": [{"top_logprobs": told}]}}]}
+
+
+@pytest.mark.parametrize("context", [48, 16])
+def test_llama_cpp_is_asked_alone_exactly_and_within_the_context(context, runs, gguf_file, monkeypatch, tmp_path):
+    run = runs("gpt", context=context)
+    llama, given = Llama(run), []
+    params = SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace())
+    fake = SimpleNamespace(
+        __version__="7", CommonParams=lambda: params, Server=lambda params: given.append(params) or llama,
+        ggml_type=SimpleNamespace(GGML_TYPE_F32="f32"),
+        llama_flash_attn_type=SimpleNamespace(LLAMA_FLASH_ATTN_TYPE_DISABLED="off"),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "xllamacpp", fake)
+    monkeypatch.setattr(gguf_file.module, "texts", lambda run: ["The ship left", " ", "x" * 40])
+    found = gguf_file.module.check(run, tmp_path / "m.gguf", quantization="f32")
+    assert given == [params]
+    assert (params.model.path, params.n_ctx, params.n_parallel) == (str(tmp_path / "m.gguf"), context, 1)
+    assert (params.cache_type_k, params.cache_type_v, params.flash_attn_type) == ("f32", "f32", "off")
+    assert (found.program, found.format) == ("llama.cpp (xllamacpp 7)", "gguf")
+    assert found.compared == f"log-probabilities of all {run.tokenizer.vocabulary} tokens after 4 prompts"
+    assert found.largest_difference == pytest.approx(2.0, abs=1e-5)
+    rows, texts = llama.requests[:4], llama.requests[4:]
+    assert [one["prompt"] for one in rows] == [[0, *row][: context - 2] for row in token_rows(run)]
+    letter = run.tokenizer.encode("a")[0]
+    for one in rows:
+        assert (one["n_predict"], one["n_probs"], one["logit_bias"]) == (1, run.tokenizer.vocabulary, [[letter, 1e9]])
+    prompts = [("The sh", "The ship left"), ("x" * 20, "x" * 40)]
+    rooms = [min(16, context - 2 - len(run.tokenizer.encode(prompt))) for prompt, _ in prompts]
+    assert [(one["prompt"], one["n_predict"]) for one in texts] == [
+        (prompt, room) for (prompt, _), room in zip(prompts, rooms) if room > 0
+    ]
+    assert all(one["logit_bias"] == [[token, False] for token in run.forbidden] for one in texts)
+    assert all((one["temperature"], one["cache_prompt"]) == (0.0, False) for one in llama.requests)
+    assert found.same_text == f"{len(texts)} of {len(texts)} greedy texts"
 
 
 # -- limits of tokenizers --------------------------------------------------------------------------------------------
