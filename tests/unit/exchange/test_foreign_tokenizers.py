@@ -333,7 +333,7 @@ def test_a_number_of_a_model_has_as_many_bytes_as_it_needs_and_not_more_than_ten
         content = bytes(2) + varint(value) + b"\xff"
         assert read(memoryview(content), 2) == (value, len(content) - 1)
     assert read(memoryview(b"\x80" * 9 + b"\x00"), 0) == (0, 10)
-    with pytest.raises(ValueError):  # noqa: PT011
+    with pytest.raises(ValueError):
         read(memoryview(b"\x80" * 10 + b"\x00"), 0)
     with pytest.raises(IndexError):
         read(memoryview(b"\x80\x80"), 0)
