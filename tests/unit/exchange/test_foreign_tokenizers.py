@@ -309,6 +309,7 @@ def test_a_model_that_leaves_things_out_means_what_the_format_means_by_it(tmp_pa
     assert (bare.model, bare.prefix, bare.collapses, bare.charsmap) == (1, True, True, b"")
     assert (bare.of_kind(CONTROL), bare.of_kind(UNKNOWN)) == (1, -1)
     assert (bare.named("b"), bare.named("a"), bare.named("c")) == (1, -1, -1)
+    assert read_pieces(pieces_file(tmp_path / "first.model", piece("<s>", 0.0, CONTROL))).named("<s>") == 0
     said = [piece("a"), field(2, field(3, 2)), field(3, field(3, 0) + field(4, 0) + field(2, bytes(4) + b"x"))]
     full = read_pieces(pieces_file(tmp_path / "full.model", *said, varint(9 << 3 | 1) + bytes(8)))
     assert (full.model, full.prefix, full.collapses, full.charsmap) == (2, False, False, bytes(4) + b"x")

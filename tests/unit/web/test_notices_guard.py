@@ -1,5 +1,7 @@
 """The policy of pages word by word, tokens and bodies at their limits, and what a server is told once and for all."""
 
+import signal
+
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -92,6 +94,35 @@ def test_a_token_in_an_address_becomes_a_cookie_of_this_port_alone():
     assert client(token=TOKEN).get("/", params={"token": TOKEN[:-1]}).status_code == 401
     refused = client(token=TOKEN).get("/")
     assert refused.headers["connection"] == "close"
+
+
+def test_a_cookie_that_nobody_can_read_shows_no_token():
+    site = client(token=TOKEN)
+    assert site.get("/", headers={"cookie": f"a@b=c; regard-8000={TOKEN}"}).status_code == 401
+    assert site.get("/", headers={"cookie": f"a=c; regard-8000={TOKEN}"}).status_code == 200
+    assert site.get("/", headers={"cookie": f"regard-8001={TOKEN}"}).status_code == 401
+
+
+def test_a_server_whose_address_cannot_be_printed_ends_and_gives_signals_back():
+    def closed_stream(address):
+        seen.append((address, [signal.getsignal(number) for number in numbers]))
+        raise BrokenPipeError(32, "Broken pipe")
+
+    async def app(scope, receive, send):
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": message["type"] + ".complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+
+    numbers, seen = (signal.SIGINT, signal.SIGTERM), []
+    before = [signal.getsignal(number) for number in numbers]
+    bound = listen("127.0.0.1", 0)
+    address = url(bound)
+    with pytest.raises(BrokenPipeError):
+        listening.run(app, bound, ready=closed_stream)
+    ((printed, during),) = seen
+    assert printed == address
+    assert [signal.getsignal(number) for number in numbers] == before
+    assert not set(during) & set(before)
 
 
 def test_a_name_is_ours_if_it_is_a_loopback_one_or_the_one_we_listen_on():

@@ -9,9 +9,11 @@ import sys
 from collections import OrderedDict
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from regard.base.digests import with_digest
 from regard.base.errors import RegardError
@@ -29,6 +31,7 @@ from regard.web.lab import (
     uploads,
     worker,
 )
+from regard.web.lab.application import application
 from regard.web.lab.guarded_folder import read_plain
 from regard.web.lab.opened_runs import open_run
 from regard.web.lab.runs_folder import RunsFolder, best_of
@@ -101,6 +104,21 @@ def test_a_summary_tells_which_runs_were_measured_alike(folder):
         "step": 3, "loss": math.log(5), "perplexity": pytest.approx(5.0), "bleu": 20.0,
     }  # fmt: skip
     assert best_of({"validation_loss": math.inf}) is None
+
+
+def test_a_summary_tells_where_a_run_comes_from_and_how_it_was_cut(folder):
+    recipe = {"system": "lstm", "size": "tiny", "training": {"steps": 4, "seed": 7}, "data": {"tokenizer": "char"}}
+    found = folder.summary(make_run(folder, "a", recipe=recipe, ancestors=[{"run": "parent"}, {"run": "older"}]))
+    assert (found["from"], found["tokenizer"], found["tokens"], found["seed"]) == ("parent", "char", "char", 7)
+    assert (found["name"], found["system"], found["task"], found["size"]) == ("a", "lstm", "language model", "tiny")
+    assert (found["goal"], found["why"], found["best"]) == ("4 steps", "", None)
+    own = folder.summary(make_run(folder, "b", recipe=recipe | {"system": "mine.py:Mine"}))
+    assert (own["system"], own["task"], own["from"]) == ("Mine", "language model", "")
+    translator = folder.summary(make_run(folder, "c", recipe=recipe | {"system": "transformer"}))
+    assert translator["task"] == "translation"
+    (folder.root / "linked").mkdir()
+    (folder.root / "linked" / "run.json").symlink_to(folder.root / "a" / "run.json")
+    assert {run["name"] for run in folder.runs()} == {"a", "b", "c"}  # what links lead to is not looked at
 
 
 def test_the_newest_run_comes_first_and_what_lies_too_deep_is_not_found(folder, monkeypatch):
@@ -863,3 +881,18 @@ def test_a_lecture_of_another_version_shows_the_line_that_it_names():
             raise RegardError("It is not there.")
 
     assert routes_lectures._code(Moved()) == {"place": "layers/cell.py", "first": 0, "at": 0, "lines": ["def step"]}
+
+
+@pytest.mark.parametrize(("left", "said"), [(0, ""), (1, "1 job is still running"), (2, "2 jobs are still running")])
+def test_who_closes_the_lab_is_told_what_goes_on(tmp_path, monkeypatch, capsys, left, said):
+    closed = []
+    monkeypatch.setattr(jobs.Jobs, "close", lambda self: left)
+    monkeypatch.setattr(Samples, "close", lambda self: closed.append("samples"))
+    monkeypatch.setattr(worker.LabWorker, "close", closing := AsyncMock())
+    with TestClient(application(tmp_path / "runs"), base_url="http://127.0.0.1") as client:
+        lab = client.app.state.lab
+        assert not lab.closing.is_set()
+    assert lab.closing.is_set()
+    assert (closed, closing.await_count) == (["samples"], 3)
+    told = capsys.readouterr().err
+    assert told == (f"{said}; `regard lab {tmp_path / 'runs'}` shows them again\n" if said else "")
