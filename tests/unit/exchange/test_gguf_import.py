@@ -358,6 +358,21 @@ def test_limits_of_a_header_are_what_they_say(tmp_path, monkeypatch):
             header(path, facts, tensors)
 
 
+NUMBERS = {"UINT8": ("B", 255), "INT8": ("b", -128), "UINT16": ("H", 65535), "INT16": ("h", -32768),
+           "UINT32": ("I", 2**32 - 1), "INT32": ("i", -(2**31)), "FLOAT32": ("f", 0.5), "BOOL": ("?", True), "UINT64": ("Q", 2**64 - 1),
+           "INT64": ("q", -(2**63)), "FLOAT64": ("d", 0.1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_of_each_type_of_the_format_is_read_alone_and_in_a_list(name, tmp_path):
+    (form, value), kind = NUMBERS[name], int(gguf.GGUFValueType[name])
+    one = struct.pack("<I", kind) + struct.pack(f"<{form}", value)
+    some = array(kind, 2) + struct.pack(f"<2{form}", value, value)
+    found, _ = header(tmp_path / "m.gguf", {"one": one, "some": some, "after": "text"}, {})
+    assert found == {"one": value, "some": [value, value], "after": "text"}
+    assert type(found["one"]) is type(value)
+
+
 def test_a_tensor_may_end_where_its_file_ends(tmp_path):
     path = write(tmp_path / "m.gguf", {}, {"t": ((2, 4), 0, bytes(32))})
     whole = path.read_bytes()
