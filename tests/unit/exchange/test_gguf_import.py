@@ -359,7 +359,8 @@ def test_limits_of_a_header_are_what_they_say(tmp_path, monkeypatch):
 
 
 NUMBERS = {"UINT8": ("B", 255), "INT8": ("b", -128), "UINT16": ("H", 65535), "INT16": ("h", -32768),
-           "UINT32": ("I", 2**32 - 1), "INT32": ("i", -(2**31)), "FLOAT32": ("f", 0.5), "BOOL": ("?", True), "UINT64": ("Q", 2**64 - 1),
+           "UINT32": ("I", 2**32 - 1), "INT32": ("i", -(2**31)), "FLOAT32": ("f", 0.5),
+           "BOOL": ("?", True), "UINT64": ("Q", 2**64 - 1),
            "INT64": ("q", -(2**63)), "FLOAT64": ("d", 0.1)}  # fmt: skip
 
 
