@@ -28,6 +28,7 @@ from regard.web.lab import (
     opening,
     requests,
     routes_exercises,
+    routes_runs,
     routes_sentence,
     routes_translation,
     worker_process,
@@ -239,6 +240,9 @@ def test_settings_that_name_files_and_runs_stay_in_the_folder(lab):
     assert f"--data.also={upload}:0.5,copy" in words
     assert f"--data.translator={lab.root / 'a'}" in words
     assert f"--data.monolingual={upload}" in words
+    empty = {"data.also": "", "data.translator": "", "data.monolingual": ""}
+    words = started(lab, "runs/start", {"system": "lstm", "data": "copy", "settings": empty})[1]
+    assert {f"--{key}=" for key in empty} <= {*words}
     for key in ("data.corpus", "else.x", "model", "model.a b", "training."):
         answer = lab.client.post("/api/runs/start", json={"system": "lstm", "data": "copy", "settings": {key: "x"}})
         assert answer.json() == {"error": f"There is no setting {key!r}."}
@@ -468,6 +472,7 @@ def test_a_form_can_choose_from_every_system_and_what_is_here(lab):
     assert all(str(one["here"]).startswith("regard ") for one in found["elsewhere"])
     assert not any(str(one["here"]).startswith("regard ") for one in found["corpora"])
     assert all(one["pairs"] == one["kind"].endswith("pairs") for one in found["corpora"])
+    assert routes_runs._holds_pairs(RunsFolder(lab.root), "gone.tsv") is False
 
 
 # -- the course and its exercises ------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from regard.base.fields import Fields
 from regard.claims.all_claims import NAMES, get_claim
 from regard.claims.claim import Evidence
 from regard.claims.result import result_of
+from regard.comparison.curves import Curve
+from regard.evaluation.intervals import student_interval
 from regard.runs.store.folder import moments
 from regard.runs.tasks.task import task_of
 from regard.systems.ngram import NGram, Settings
@@ -652,6 +654,72 @@ def test_a_comparison_is_shown_with_the_results_that_are_there(folder, monkeypat
     }  # fmt: skip
     (place / "report.html").write_text("x")
     assert work_ladder.open_comparison(folder, requests.OneName(name="both"))["report"] is True
+
+
+def test_a_row_of_a_comparison_leaves_out_what_is_sent_by_itself_and_says_what_failed():
+    row = {"label": "a", "bleu": 5.5, "bleu_low": 4.0, "bleu_high": 7.0, "bleus": [5, 6], "sample": "x", "tuning": 1,
+           "by_length": {}, "bleu_signature": "nrefs:1", "failed": "It diverged."}  # fmt: skip
+    found = work_ladder._row(row, {"label": "a", "bleu": "5.50", "sample": "x", "failed": "yes"}, "bleu")
+    values = {"label": "a", "bleu": 5.5, "bleu_low": 4.0, "bleu_high": 7.0, "bleu_signature": "nrefs:1"}
+    assert found == {
+        "label": "a", "values": values,
+        "shown": {"label": "a", "bleu": "5.50"}, "low": 4.0, "high": 7.0, "each": [5, 6], "signature": "nrefs:1",
+        "failed": "It diverged.",
+    }  # fmt: skip
+    running = work_ladder._row({"label": "a", "failed": work_ladder.UNFINISHED, "perplexities": [3]}, {}, "perplexity")
+    assert (running["failed"], running["each"], running["low"], running["signature"]) == ("", [3], None, "")
+    assert work_ladder._row({"label": "a"}, {}, "bleu")["each"] == []
+
+
+def test_curves_are_means_over_seeds_with_an_interval_from_three_on():
+    points = [((10.0, 1.0, 2.0 + seed), (20.0, 2.0 + seed, 1.0)) for seed in range(3)]
+    curves = [Curve("a", seed, one) for seed, one in enumerate(points)]
+    curves += [Curve("b", seed, points[0]) for seed in range(2)]
+    counted = Curve("n", 1, ((5.0, 0.5, 3.0),), counted=True)
+    a, b, n = work_ladder._curves(SimpleNamespace(curves=[counted, *curves]))
+    low, high = student_interval([2.0, 3.0, 4.0])
+    assert (a["label"], a["counted"], a["tokens"], a["seconds"]) == ("a", False, [10.0, 20.0], [1.0, 3.0])
+    assert a["perplexity"] == pytest.approx([math.exp(3.0), math.e])
+    assert (a["low"], a["high"]) == (pytest.approx([math.exp(low), math.e]), pytest.approx([math.exp(high), math.e]))
+    assert "low" not in b
+    assert n == {
+        "label": "n",
+        "counted": True,
+        "tokens": [5.0],
+        "seconds": [0.5],
+        "perplexity": [pytest.approx(math.exp(3))],
+    }
+
+
+def test_the_best_of_k_trials_is_shown_of_each_system_that_had_one():
+    trials = {"a": [{"loss": 2.0}, {"loss": 1.0}], "b": [{"loss": None}, {"loss": None}], "c": [{"loss": 3.0}] * 2}
+    found = {one["label"]: one for one in work_ladder._tuning(SimpleNamespace(trials=trials))}
+    assert list(found) == ["a", "c"]
+    assert found["a"]["k"] == [1, 2]
+    assert found["a"]["perplexity"] == pytest.approx([math.exp(1.5), math.e])
+    assert found["c"]["low"] == found["c"]["high"] == pytest.approx([math.exp(3.0)] * 2)
+    assert found["a"]["low"][0] < found["a"]["perplexity"][0] < found["a"]["high"][0]
+    assert work_ladder._tuning(SimpleNamespace(trials={})) == []
+
+
+def test_samples_continue_one_prompt_or_translate_the_same_sentences(monkeypatch):
+    order = [{"label": "a", "sample": "x y"}, {"label": "b", "sample": "x z"}]
+    plan = SimpleNamespace(facts={"prompt": "x", "examples": [1]})
+    task = SimpleNamespace(name="language model")
+    made = SimpleNamespace(order=order, plan=plan, task=task, results={})
+    assert work_ladder._samples(made) == [{"given": {"begins": "x"}, "written": {"a": "x y", "b": "x z"}}]
+    made.order = []
+    assert work_ladder._samples(made) == []
+    monkeypatch.setattr(work_ladder, "read_test", lambda plan: (["s0", "s1"], ["r0", "r1"]))
+    made.order, made.task = order, SimpleNamespace(name="translation")
+    made.results = {
+        ("a", 1): {"failed": "no"}, ("b", 1): {"evaluation": {"translations": ["b0", "b1"]}},
+        ("a", 2): {"evaluation": {"translations": ["a0", "a1"]}},
+        ("b", 2): {"evaluation": {"translations": ["c0", "c1"]}},
+    }  # fmt: skip
+    assert work_ladder._samples(made) == [
+        {"given": {"source": "s1", "reference": "r1"}, "written": {"a": "a1", "b": "b1"}}
+    ]
 
 
 # -- held-out sentences ----------------------------------------------------------------------------------------------
