@@ -1,6 +1,9 @@
 """The policy of pages word by word, tokens and bodies at their limits, and what a server is told once and for all."""
 
+import errno
+import os
 import signal
+import socket
 
 import pytest
 from starlette.applications import Starlette
@@ -94,6 +97,33 @@ def test_a_token_in_an_address_becomes_a_cookie_of_this_port_alone():
     assert client(token=TOKEN).get("/", params={"token": TOKEN[:-1]}).status_code == 401
     refused = client(token=TOKEN).get("/")
     assert refused.headers["connection"] == "close"
+
+
+def test_a_port_is_free_again_at_once_and_one_that_is_taken_keeps_nothing_open(monkeypatch):
+    made = []
+
+    class Socket(socket.socket):
+        def __init__(self, *how):
+            super().__init__(*how)
+            made.append(self)
+
+    monkeypatch.setattr(listening.socket, "socket", Socket)
+    with listen("127.0.0.1", 0) as bound:
+        assert bool(bound.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)) == (os.name == "posix")
+        assert bound.family == socket.AF_INET
+        with pytest.raises(RegardError, match="is in use"):
+            listen("127.0.0.1", bound.getsockname()[1])
+    assert [one.fileno() for one in made] == [-1, -1]
+    for number, said in (
+        (errno.EACCES, "is reserved by the system: choose a --port above 1023"),
+        (errno.EIO, "is not an"),
+    ):
+        monkeypatch.setattr(
+            Socket, "bind", lambda self, address, number=number: (_ for _ in ()).throw(OSError(number, "no"))
+        )
+        with pytest.raises(RegardError, match=said):
+            listen("127.0.0.1", 80)
+        assert made[-1].fileno() == -1
 
 
 def test_a_cookie_that_nobody_can_read_shows_no_token():

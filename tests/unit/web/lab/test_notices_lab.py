@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections import OrderedDict
@@ -209,6 +210,7 @@ def test_samples_are_of_this_run_one_for_each_step_the_newest_last(folder, monke
     monkeypatch.setattr(samples, "MOST", 1)
     assert [one["text"] for one in kept.kept("a")] == ["four again"]
     assert samples._file("a/b c") == "a%2Fb%20c.jsonl"
+    assert samples._file("é" * 90) == ("%C3%A9" * 90)[:200] + ".jsonl"  # as long as a name of a file may be
 
 
 def test_a_sample_is_made_once_for_each_step(folder):
@@ -506,6 +508,12 @@ def test_what_cannot_be_moved_stays_where_it_was(folder, monkeypatch):
     with pytest.raises(RegardError, match=r"a could not be restored \(Read-only file system\): look in .*" + mark):
         bin_.back(mark)
     monkeypatch.setattr(os, "rename", real)
+    remove = shutil.rmtree
+    monkeypatch.setattr("shutil.rmtree", lambda path, ignore_errors=False: ignore_errors or refusing())
+    assert bin_.back(mark) == {"name": "a"}  # what is left of it in the trash is no reason to refuse it
+    remove(folder.root / ".lab" / "trash" / mark)
+    monkeypatch.setattr("shutil.rmtree", remove)
+    mark = bin_.put("a")["mark"]
     assert bin_.back(mark) == {"name": "a"}
     assert list((folder.root / ".lab" / "trash").iterdir()) == []  # nothing is left of it
     (folder.root / "plain").mkdir()

@@ -468,6 +468,9 @@ def test_our_own_code_is_shown_once_an_answer_was_right(folder, monkeypatch):
         work_exercises.check(folder, requests.Answer(name="causal-mask", code="x"))
     assert [(exercise.name, code) for exercise, code, _ in asked] == [("causal-mask", "x")] * 2
     assert all(0 <= seed < 10**6 for *_, seed in asked)
+    monkeypatch.setattr(work_exercises.secrets, "randbelow", lambda count: count - 1)
+    work_exercises.check(folder, requests.Answer(name="causal-mask", code="x"))
+    assert asked[-1][2] == 999_999  # nobody can know the inputs
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
@@ -598,6 +601,20 @@ def test_causes_are_looked_for_up_to_their_last_token(folder, gpt, monkeypatch):
     monkeypatch.setattr(traces, "MAX_CAUSES", 1)
     with pytest.raises(RegardError, match="can be explained"):  # the second text counts, too
         traces.cause(folder, requests.CauseRequest(run=GPT, text="The", ask="patch", other=TEXT))
+
+
+def test_a_translation_is_traced_up_to_its_last_token(folder, translator, monkeypatch):
+    words = "Les enfants jouent ."
+    count = len(translator.tokenizer.encode(words))
+    assert count > len(translator.source_tokenizer.encode("a"))
+    for most, fits in ((count, True), (count - 1, False)):
+        monkeypatch.setattr(traces, "MAX_TOKENS", most)
+        for given in ({"target": words}, {"prefix": words}):
+            if fits:
+                assert traces.trace_of(folder, TraceRequest(run=TRANSFORMER, text="a", **given))
+            else:
+                with pytest.raises(RegardError, match=f"A translation of {count} tokens is too long"):
+                    traces.trace_of(folder, TraceRequest(run=TRANSFORMER, text="b", **given))
 
 
 @pytest.mark.parametrize(

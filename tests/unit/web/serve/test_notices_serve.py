@@ -21,6 +21,7 @@ from regard.decoding.growing_text import Until
 from regard.web.serve import (
     access_log,
     api_server,
+    chat_api,
     completions_api,
     inputs_api,
     openapi,
@@ -1124,6 +1125,90 @@ def test_every_prompt_has_its_own_texts_with_their_numbers():
         with pytest.raises(BadRequest, match="m has a context of 64 tokens, but this request needs 65") as error:
             models.ask(prompt=prompt, max_tokens=4)
         assert (error.value.field, error.value.code, error.value.status) == ("prompt", "context_length_exceeded", 400)
+
+
+CHOICE, SCHEMA = {"choice": ["a"]}, {"response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [({}, True), (REGEX, True), (SCHEMA, True), ({"structured_outputs": CHOICE}, True),
+     ({"structured_outputs": CHOICE | {"json": {}}}, False), ({"structured_outputs": CHOICE | {"regex": "a"}}, False),
+     (REGEX | SCHEMA, False), (SCHEMA | {"structured_outputs": {"json": {}}}, True),
+     ({"response_format": {"type": "text"}} | REGEX, True)],
+)  # fmt: skip
+def test_a_text_has_one_constraint_at_most(given, fits):
+    asked = requests.CompletionRequest.read({"model": "m", **given})
+    if fits:
+        assert asked.sampling.constrained == bool(given)
+    else:
+        with pytest.raises(FieldError, match="Only one constraint is allowed") as error:
+            print(asked.sampling)
+        assert error.value.field == "structured_outputs"
+
+
+def test_what_could_have_begun_a_stop_is_given_out_at_the_end():
+    made = choice(0, [1], [])
+    made.until, made.ends = Until(("xxy",)), frozenset([2])
+    assert (made.add([5, 5, 5], False), made.finish) == ("x", None)  # two of them are held back
+    assert (made.add([2], False), made.finish, made.text, made.tokens) == ("xx", "stop", "xxx", [5, 5, 5, 2])
+    assert [completions_api._finite(value) for value in (-float("inf"), -5e29, 0.0)] == [-1e30, -5e29, 0.0]
+
+
+def test_the_first_token_came_when_the_first_came(monkeypatch):
+    now, ended = iter([5.0, 6.0, 7.0]), []
+    monkeypatch.setattr(completions_api, "time", SimpleNamespace(time=lambda: 3.7, perf_counter=lambda: next(now)))
+    monkeypatch.setattr(Served, "use", lambda self, run: None)
+    scheduler = SimpleNamespace(submit=lambda worker, job: None, cancel=lambda worker, job: ended.append(job))
+
+    async def prepared():
+        made = await completions_api.Completions(models := Asked()).begin(
+            requests.CompletionRequest.read({"model": "m", "prompt": "abc", "n": 2, "max_tokens": 9})
+        )
+        models.scheduler = scheduler
+        made.served.inside, made.served.places = 0, 2
+        one, two = (each.job for each in made.choices)
+        made.ended = lambda: ended.append("ended")
+        batches = [[(one, [5], False)], [(one, [6, 7], True), (two, [8], False)], [(two, [4], False), (two, [3], True)]]
+
+        async def all_():
+            return batches.pop(0)
+
+        made.choices[0].job.all = all_
+        found = [[(each.index, piece) for each, piece in some] async for some in made._pieces()]
+        return made, found, [one, two]
+
+    made, found, jobs = asyncio.run(prepared())
+    assert found == [[(0, "x")], [(0, "xx"), (1, "x")], [(1, "xx")]]
+    assert (made.first_token, made.created) == (5.0, 3)
+    assert [(each.tokens, each.finish) for each in made.choices] == [([5, 6, 7], "length"), ([8, 4, 3], "length")]
+    assert ended == [*jobs, "ended"]
+    assert made.served.inside == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "most"),
+    [(14, {}, 50), (63, {}, 1), (64, {}, 1), (70, {}, 1), (14, {"max_tokens": 5}, 5),
+     (14, {"max_completion_tokens": 6}, 6), (14, {"max_tokens": 5, "max_completion_tokens": 6}, 6)],
+)  # fmt: skip
+def test_an_answer_may_fill_what_is_left_of_the_context(size, more, most, monkeypatch):
+    models, asked = Asked(), []
+    worker = models.by_name["m"].worker
+    worker.run.template, worker.run.reply_ends = "template", lambda: (frozenset([7]), ("</s>",))
+    models.by_name["m"].templating = asyncio.Lock()
+    monkeypatch.setattr(chat_api, "prompt_tokens", lambda messages, template, tokenizer, lock: [5] * size)
+
+    async def begin(question, ends):
+        asked.append((question, ends))
+        return SimpleNamespace(models=models, served=models.by_name["m"], worker=worker, question=question, choices=[])
+
+    completions = SimpleNamespace(find=lambda name: (models.by_name["m"], worker), begin=begin)
+    messages = [{"role": "user", "content": "a"}]
+    given = requests.ChatRequest.read({"model": "m", "messages": messages, "stop": "x", "seed": 4, **more})
+    made = asyncio.run(chat_api.Chats(completions).begin(given))
+    ((question, ends),) = asked
+    assert (question.max_tokens, question.prompt, question.stop) == (most, ([5] * size,), ("</s>", "x"))
+    assert (question.seed, ends, made.id.partition("-")[0]) == (4, frozenset([7]), "chatcmpl")
 
 
 def test_a_model_is_described_and_another_name_is_refused_with_what_to_use(monkeypatch):

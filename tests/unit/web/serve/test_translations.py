@@ -236,7 +236,7 @@ def test_markup_stays_byte_for_byte(kept):
         ("<p translate=yes>a</p>", ["a"]), ("<svg><circle/>a</svg>b", ["b"]), ("<svg><g>a</g>b</svg>c", ["c"]),
         ("<br translate=no>a", ["a"]), ("<p class=notranslated>a</p>", ["a"]),
         ("<p translate=no translate=yes>a</p>b", ["b"]), ("<i translate='no'/>a", []),
-        ("a<p", ["a"]), ("a<p>", ["a"]), ("&lt;b&gt; &amp;", ["<b> &"]),
+        ("<!a>b?>c", ["b?>c"]), ("<?a>b?>c", ["c"]), ("a<p", ["a"]), ("a<p>", ["a"]), ("&lt;b&gt; &amp;", ["<b> &"]),
         ("<div/>a", ["a"]), ("<i translate=no/>a", ["a"]),
         ("<svg/>a", ["a"]), ("<svg><i translate=no/></svg>a", ["a"]),
     ],
