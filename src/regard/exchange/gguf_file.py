@@ -151,8 +151,8 @@ def _named(name: str, blocks: str, names: dict[str, str]) -> str:
 def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: Tensor, quantization: str) -> None:
     """Norms, biases and positions stay in fp32, as llama.cpp expects them."""
     numbers = tensor.detach().float().contiguous().numpy()
-    small = numbers.ndim < 2 or name == "position_embd.weight" or numbers.shape[-1] % BLOCK
-    if quantization == "f32" or (small and quantization == "q8_0") or numbers.ndim < 2:
+    whole = numbers.ndim < 2 or name == "position_embd.weight"
+    if quantization == "f32" or whole or (quantization == "q8_0" and numbers.shape[-1] % BLOCK):
         writer.add_tensor(name, numbers)
         return
     packed = gguf.quants.quantize(numbers, KINDS[quantization])

@@ -31,8 +31,8 @@ def recipe_of(system: str, settings: Mapping[str, Any], tokenizer: Tokenizer, *,
     data: dict[str, Any] = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
     if not joint:
         data["joint"] = False
-    long = settings.get("context", 0)
-    training = {"batch_tokens": long} if long > 4096 else {}  # one window at least
+    window, usual = settings.get("context", 0), compose(system, "", {"data": data}).training.batch_tokens
+    training = {"batch_tokens": window} if window > usual else {}  # one window at least
     return compose(system, "", {"data": data, "model": dict(settings), "training": training})
 
 

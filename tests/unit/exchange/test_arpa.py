@@ -174,6 +174,15 @@ def test_a_gram_needs_its_context(tmp_path):
         read_arpa(path)
 
 
+def test_what_comes_before_a_model_ends_after_a_thousand_lines(tmp_path):
+    path = tmp_path / "long.arpa"
+    path.write_text("# about\n" * 999 + GOOD.removeprefix("\n"), encoding="utf-8")
+    assert read_arpa(path)[1] == ["<eos>", "<unk>", "a"]
+    path.write_text("# about\n" * 1000 + GOOD.removeprefix("\n"), encoding="utf-8")
+    with pytest.raises(RegardError, match=r"line 1000: there is no \\data\\ on the first 1000 lines"):
+        read_arpa(path)
+
+
 def test_bytes_that_are_not_utf8_are_named(tmp_path):
     (tmp_path / "bad.arpa").write_bytes(GOOD.encode().replace(b"<s> a", b"<s> \xff"))
     with pytest.raises(RegardError, match="line 13: this is not UTF-8"):

@@ -1,9 +1,12 @@
 """CTranslate2 computes what Regard computes, from a specification that was filled weight by weight."""
 
+import dataclasses
+import json
 import re
 import subprocess
 import sys
 from itertools import product
+from types import SimpleNamespace
 
 import ctranslate2
 import numpy as np
@@ -187,6 +190,71 @@ def test_changed_weights_are_converted_anew(runs):
         run.model.finish.bias[0] += 1
     assert ctranslate2_model._digest(run, "float32") != before
     assert ctranslate2_model._digest(run, "int8") != ctranslate2_model._digest(run, "float32")
+
+
+def test_whatever_changes_a_model_is_in_the_digest_of_its_conversion(runs, monkeypatch):
+    run = regard.load(runs("transformer").folder, device="cpu")
+    seen = [ctranslate2_model._digest(run, "float32")]
+    assert ctranslate2_model._digest(run, "float32") == seen[0]
+    recipe, other = run.recipe, runs("transformer", tokenizer="word").tokenizer
+    for name, value in (
+        ("recipe", dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, norm="post"))),
+        ("recipe", dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, longest=7))),
+        ("source_tokenizer", other),
+        ("tokenizer", other),
+    ):
+        before = getattr(run, name)
+        setattr(run, name, value)
+        seen.append(ctranslate2_model._digest(run, "float32"))
+        setattr(run, name, before)
+    monkeypatch.setattr(ctranslate2_model.ctranslate2, "__version__", "0")
+    seen.append(ctranslate2_model._digest(run, "float32"))
+    assert len(set(seen)) == len(seen)
+
+
+def test_both_translate_the_held_out_pairs_and_are_scored_by_their_references(runs, tmp_path, monkeypatch):
+    run = regard.load(runs("transformer").folder, device="cpu")
+    opened(run, tmp_path / "out")
+    pairs, asked = SimpleNamespace(sources=SOURCES[:3], targets=["a", "b", "c"]), []
+    monkeypatch.setattr(run, "chosen", lambda *_: (SimpleNamespace(splits={"test": pairs}), "test"))
+    monkeypatch.setattr(ctranslate2_model, "bleu", lambda *both: asked.append(both) or 10.126 * len(asked))
+    found = ctranslate2_model.check(run, tmp_path / "out")
+    assert found.same_text == "3 of 3 translations, beam 5; BLEU 10.13 in Regard, 20.25 in CTranslate2"
+    written = [text.strip() for text in run.translate(SOURCES[:3])]
+    assert asked == [(written, ["a", "b", "c"])] * 2
+    pairs.sources, pairs.targets = [f"s{n}" for n in range(250)], [f"t{n}" for n in range(250)]
+    assert ctranslate2_model._held_out(run) == (pairs.sources[:200], pairs.targets[:200])
+
+
+@pytest.mark.parametrize(("longest", "rows"), [(100, 1024), (504, 1024), (505, 1026)])
+def test_a_specification_has_positions_for_twice_the_longest_sentence(longest, rows, runs):
+    run = runs("transformer")
+    data = dataclasses.replace(run.recipe.data, longest=longest)
+    given = SimpleNamespace(
+        model=run.model, recipe=dataclasses.replace(run.recipe, data=data), tokenizer=run.tokenizer,
+        source_tokenizer=run.source_tokenizer,
+    )  # fmt: skip
+    spec = ctranslate2_model.specify(given)
+    for side in (spec.encoder, spec.decoder):
+        assert side.position_encodings.encodings.shape == (rows, 24)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "unknown", "program"), [("word", "<unk>", ", disable_unk=True"), ("bpe", "<eos>", "")]
+)
+def test_a_folder_names_its_special_words(tokenizer, unknown, program, runs, tmp_path):
+    run = runs("gpt", tokenizer=tokenizer)
+    (tmp_path / "out").mkdir()
+    ctranslate2_model.write(run, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (config["bos_token"], config["eos_token"], config["unk_token"]) == ("<eos>", "<eos>", unknown)
+    assert config["layer_norm_epsilon"] == 1e-5
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert f"max_length=30{program})" in readme
+    for joint, file in ((True, "tokenizer.json"), (False, "tokenizer.source.json")):
+        assert f'from_file("{file}"), Tokenizer.from_file("tokenizer.json")' in ctranslate2_model.example(
+            runs("transformer", tokenizer=tokenizer, joint=joint)
+        )
 
 
 @pytest.mark.parametrize(

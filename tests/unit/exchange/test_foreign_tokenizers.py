@@ -9,6 +9,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
+from regard.exchange import foreign_tokenizers, sentencepiece_file
+from regard.exchange.foreign_folder import Config
 from regard.exchange.foreign_tokenizers import (
     BYTE,
     CONTROL,
@@ -20,8 +22,8 @@ from regard.exchange.foreign_tokenizers import (
     llama2c_tokenizer,
     sentence_pieces,
 )
-from regard.exchange.hf_tokenizer import template_of
-from regard.exchange.sentencepiece_file import sentencepiece_model
+from regard.exchange.hf_tokenizer import template_of, tokenizer_of
+from regard.exchange.sentencepiece_file import read_pieces, sentencepiece_model
 from regard.text.tokenizers.imported import import_engine
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -287,6 +289,78 @@ def test_a_model_that_would_fill_the_memory_is_refused(tmp_path, part):
     (tmp_path / "m.model").write_bytes(content + part)
     with pytest.raises(RegardError, match=r"is damaged|a token of more than 4096 characters"):
         sentencepiece_model(tmp_path / "m.model")
+
+
+def pieces_file(path, *fields):
+    path.write_bytes(b"".join(fields))
+    return path
+
+
+def piece(name, score=None, kind=None):
+    more = (varint(2 << 3 | 5) + struct.pack("<f", score) if score is not None else b"") + (
+        field(3, kind) if kind else b""
+    )
+    return field(1, field(1, name.encode()) + more)
+
+
+def test_a_model_that_leaves_things_out_means_what_the_format_means_by_it(tmp_path, monkeypatch):
+    bare = read_pieces(pieces_file(tmp_path / "bare.model", piece("a"), piece("b", -2.5, CONTROL)))
+    assert (bare.tokens, bare.scores, bare.kinds) == (["a", "b"], [0.0, -2.5], [NORMAL, CONTROL])
+    assert (bare.model, bare.prefix, bare.collapses, bare.charsmap) == (1, True, True, b"")
+    assert (bare.of_kind(CONTROL), bare.of_kind(UNKNOWN)) == (1, -1)
+    assert (bare.named("b"), bare.named("a"), bare.named("c")) == (1, -1, -1)
+    assert read_pieces(pieces_file(tmp_path / "first.model", piece("<s>", 0.0, CONTROL))).named("<s>") == 0
+    said = [piece("a"), field(2, field(3, 2)), field(3, field(3, 0) + field(4, 0) + field(2, bytes(4) + b"x"))]
+    full = read_pieces(pieces_file(tmp_path / "full.model", *said, varint(9 << 3 | 1) + bytes(8)))
+    assert (full.model, full.prefix, full.collapses, full.charsmap) == (2, False, False, bytes(4) + b"x")
+    trainer_alone = read_pieces(pieces_file(tmp_path / "t.model", piece("a"), field(2, b""), field(3, b"")))
+    assert (trainer_alone.model, trainer_alone.prefix, trainer_alone.collapses) == (1, True, True)
+    for score, fits in ((9.9e8, True), (-9.9e8, True), (1e9, False), (-1e9, False), (float("nan"), False)):
+        file = pieces_file(tmp_path / "s.model", piece("a", score))
+        if fits:
+            assert read_pieces(file).scores == [pytest.approx(score)]
+        else:
+            with pytest.raises(RegardError, match="is not a SentencePiece model"):
+                read_pieces(file)
+    monkeypatch.setattr(sentencepiece_file, "MAX_VOCABULARY", 2)
+    assert len(read_pieces(pieces_file(tmp_path / "m.model", piece("a"), piece("b"))).tokens) == 2
+    with pytest.raises(RegardError, match="has more than 2 tokens, the most that Regard supports"):
+        read_pieces(pieces_file(tmp_path / "m.model", piece("a"), piece("b"), piece("c")))
+
+
+def test_a_number_of_a_model_has_as_many_bytes_as_it_needs_and_not_more_than_ten():
+    read = sentencepiece_file._varint
+    for value in (0, 1, 127, 128, 300, 2**32, 2**63):
+        content = bytes(2) + varint(value) + b"\xff"
+        assert read(memoryview(content), 2) == (value, len(content) - 1)
+    assert read(memoryview(b"\x80" * 9 + b"\x00"), 0) == (0, 10)
+    with pytest.raises(ValueError):
+        read(memoryview(b"\x80" * 10 + b"\x00"), 0)
+    with pytest.raises(IndexError):
+        read(memoryview(b"\x80\x80"), 0)
+
+
+def test_a_folder_with_a_sentencepiece_model_has_its_tokenizer(tmp_path):
+    content, theirs = trained()
+    (tmp_path / "tokenizer.model").write_bytes(content)
+    config = Config(tmp_path / "config.json", {"bos_token_id": 1, "eos_token_id": [2, 5]})
+    made, order = tokenizer_of(tmp_path, config, None, theirs.get_piece_size())
+    assert (made.begin, made.eos, order) == (1, 2, list(range(theirs.get_piece_size())))
+    assert made.encode(SCRIPTS[0]) == theirs.encode(SCRIPTS[0])
+    config.values.pop("bos_token_id")  # then a text begins with what ends one
+    assert tokenizer_of(tmp_path, config, None, theirs.get_piece_size())[0].begin == 2
+
+
+def test_a_piece_of_a_tok_bin_may_be_as_long_as_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(foreign_tokenizers, "MAX_PIECE", 2)
+    for name, fits in ((b"ab", True), (b"abc", False)):
+        parts = [struct.pack("<fI", 0.0, len(one)) + one for one in (b"u", b"s", b"e", name)]
+        (tmp_path / "tok.bin").write_bytes(struct.pack("<I", 3) + b"".join(parts))
+        if fits:
+            assert llama2c_tokenizer(tmp_path / "tok.bin", 4).token_to_id("ab") == 3
+        else:
+            with pytest.raises(RegardError, match=r"is not a llama2\.c tokenizer of 4 tokens"):
+                llama2c_tokenizer(tmp_path / "tok.bin", 4)
 
 
 def test_a_template_is_read_through_the_hubs_links_and_through_no_other(tmp_path):

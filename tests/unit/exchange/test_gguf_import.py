@@ -13,6 +13,9 @@ from regard.base.errors import RegardError
 from regard.exchange.formats import export, import_file
 
 gguf = pytest.importorskip("gguf", reason="which dequantizes")
+from regard.exchange import gguf_reading  # noqa: E402
+from regard.exchange.gguf_reading import HeaderReader  # noqa: E402
+
 Kind = gguf.GGMLQuantizationType
 TOKENS = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "ab", "▁a"]
 TYPES = [2, 3, 3, *[6] * 256, *[1] * 5]
@@ -175,17 +178,21 @@ def test_a_run_goes_out_to_llama_cpp_and_comes_back_equal(runs, tmp_path, kind):
     assert ours == pytest.approx(theirs, abs=1e-4)
 
 
-def test_a_gpt_goes_out_and_comes_back_equal(runs, tmp_path):
+def test_a_gpt_goes_out_and_comes_back_equal(runs, tmp_path, capsys):
     run = runs("gpt")
     export(run.folder, "gguf", tmp_path / "m.gguf")
     back = regard.import_model(tmp_path / "m.gguf", run=tmp_path / "back")
+    said = capsys.readouterr().err
+    assert f"imported {back.parameters:,} parameters of a gpt2 model" in said
+    assert "each text begins" not in said  # with the token that ends it
     ours, theirs = run.model.state_dict(), back.model.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_fewer_bits_are_kept_where_they_are_asked_for(tmp_path):
+def test_fewer_bits_are_kept_where_they_are_asked_for(tmp_path, capsys):
     write(tmp_path / "m.gguf", values(), stored(Kind.Q8_0))
     run = regard.import_model(tmp_path / "m.gguf", run=tmp_path / "run", precision="bf16")
+    assert "each text begins with <s> and ends with </s>" in capsys.readouterr().err
     assert {weight.dtype for weight in run.model.parameters()} == {torch.bfloat16}
     assert run.generate("ab", max_tokens=4, temperature=0).startswith("ab")
 
@@ -306,6 +313,91 @@ def test_tokens_are_found_in_a_text_before_which_a_space_is_put(tmp_path):
     run = regard.import_model(write(tmp_path / "m.gguf", values(), stored()), run=tmp_path / "run")
     trace = run.trace("ab a é")
     assert ["ab a é"[start:end] for start, end in trace.spans[1:6]] == ["", "ab", " a", " ", "é"]
+
+
+def header(path, facts, tensors, **more):
+    """The header of a file as it is read, without a model made from it."""
+    write(path, facts, tensors, **more)
+    return gguf_reading._header(HeaderReader(path, path.read_bytes()))
+
+
+def test_limits_of_a_header_are_what_they_say(tmp_path, monkeypatch):
+    one, path = {"t": ((2, 3), 0, bytes(24))}, tmp_path / "m.gguf"
+    found, tensors = header(path, {"a": "text", "b": [1, 2], "c": 1.5}, one, version=2)
+    assert found == {"a": "text", "b": [1, 2], "c": 1.5}
+    assert {name: (shape, kind) for name, (shape, kind, _) in tensors.items()} == {"t": ([2, 3], 0)}
+    assert tensors["t"][2] == path.stat().st_size - 32  # which ends with the tensor, padded to 32 bytes
+    for align, fits in ((1, True), (1 << 16, True), ((1 << 16) + 1, False)):
+        if fits:
+            write(path, {"general.alignment": align}, one)
+            reader = HeaderReader(path, path.read_bytes() + bytes(1 << 17))
+            assert gguf_reading._header(reader)[1]["t"][2] == -(-reader.place // align) * align
+        else:
+            with pytest.raises(RegardError, match="has an invalid alignment"):
+                header(path, {"general.alignment": align}, one)
+    for axes, fits in (((6,), True), ((1, 1, 2, 3), True), ((1, 1, 1, 2, 3), False), ((), False)):
+        if fits:
+            assert header(path, {}, {"t": (axes, 0, bytes(24))})[1]["t"][0] == list(axes)
+        else:
+            with pytest.raises(RegardError, match=f"has a tensor of {len(axes)} axes"):
+                header(path, {}, {"t": (axes, 0, bytes(24))})
+    monkeypatch.setattr(gguf_reading, "MAX_STRING", 4)
+    assert header(path, {"abcd": "efgh"}, one)[0] == {"abcd": "efgh"}
+    with pytest.raises(RegardError, match="has a string of 5 bytes in its header"):
+        header(path, {"abcd": "efghi"}, one)
+    monkeypatch.setattr(gguf_reading, "MAX_VALUES", 2)
+    monkeypatch.setattr(gguf_reading, "MAX_ITEMS", 3)
+    monkeypatch.setattr(gguf_reading, "MAX_TENSORS", 1)
+    assert header(path, {"a": [1, 2, 3], "b": 1}, one)[0] == {"a": [1, 2, 3], "b": 1}
+    for facts, tensors, said in (
+        ({"a": 1, "b": 1, "c": 1}, one, "declares 3 values, but Regard reads at most 2"),
+        ({"a": [1, 2, 3, 4]}, one, "declares 4 items of a list, but Regard reads at most 3"),
+        ({}, {"t": one["t"], "u": one["t"]}, "declares 2 tensors, but Regard reads at most 1"),
+    ):
+        with pytest.raises(RegardError, match=said):
+            header(path, facts, tensors)
+
+
+NUMBERS = {"UINT8": ("B", 255), "INT8": ("b", -128), "UINT16": ("H", 65535), "INT16": ("h", -32768),
+           "UINT32": ("I", 2**32 - 1), "INT32": ("i", -(2**31)), "FLOAT32": ("f", 0.5),
+           "BOOL": ("?", True), "UINT64": ("Q", 2**64 - 1),
+           "INT64": ("q", -(2**63)), "FLOAT64": ("d", 0.1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_of_each_type_of_the_format_is_read_alone_and_in_a_list(name, tmp_path):
+    (form, value), kind = NUMBERS[name], int(gguf.GGUFValueType[name])
+    one = struct.pack("<I", kind) + struct.pack(f"<{form}", value)
+    some = array(kind, 2) + struct.pack(f"<2{form}", value, value)
+    found, _ = header(tmp_path / "m.gguf", {"one": one, "some": some, "after": "text"}, {})
+    assert found == {"one": value, "some": [value, value], "after": "text"}
+    assert type(found["one"]) is type(value)
+
+
+def test_a_tensor_may_end_where_its_file_ends(tmp_path):
+    path = write(tmp_path / "m.gguf", {}, {"t": ((2, 4), 0, bytes(32))})
+    whole = path.read_bytes()
+    assert gguf_reading._header(HeaderReader(path, whole))[1]["t"][0] == [2, 4]
+    with pytest.raises(RegardError, match="ends before its tensor t"):
+        gguf_reading._header(HeaderReader(path, whole[:-1]))
+    quantized = write(path, {}, {"t": ((1, 32), int(Kind.Q8_0), bytes(34))}).read_bytes()
+    assert gguf_reading._header(HeaderReader(path, quantized))[1]["t"][0] == [1, 32]
+    odd = write(path, {}, {"t": ((1, 33), int(Kind.Q8_0), bytes(68))}).read_bytes()
+    with pytest.raises(RegardError, match="ends before its tensor t"):
+        gguf_reading._header(HeaderReader(path, odd))
+
+
+@pytest.mark.parametrize(("given", "begin", "eos"), [
+    ({}, 1, 2), ({"tokenizer.ggml.bos_token_id": None}, 2, 2), ({"tokenizer.ggml.bos_token_id": "1"}, 2, 2),
+])  # fmt: skip
+def test_a_text_begins_as_it_ends_where_nothing_else_is_said(given, begin, eos, tmp_path):
+    made = gguf_reading._tokenizer(tmp_path, values() | given, TOKENS, len(TOKENS))
+    assert (made.begin, made.eos, made.unk) == (begin, eos, 0)
+    plain = gguf_reading._tokenizer(
+        tmp_path, values() | {"tokenizer.ggml.add_space_prefix": False}, TOKENS, len(TOKENS)
+    )
+    assert plain.encode("ab") == [TOKENS.index("ab")]
+    assert made.encode("ab") != plain.encode("ab")
 
 
 def test_a_file_cut_anywhere_is_one_sentence(tmp_path):

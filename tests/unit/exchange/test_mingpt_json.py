@@ -10,6 +10,7 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
+from regard.exchange import hf_gpt2
 from regard.exchange.formats import import_file
 
 FOLDER = Path(os.environ.get("REGARD_DATA") or "/nonexistent") / "checkpoints" / "gpt-nano-sort"
@@ -83,3 +84,38 @@ def test_a_wrong_file_is_one_sentence(tmp_path, content, said):
     with pytest.raises(RegardError, match=said):
         import_file(tmp_path / "x.json", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@torch.no_grad()
+def test_the_letters_of_a_file_have_the_probabilities_that_its_weights_give_them(runs, tmp_path, capsys):
+    """The weights of a GPT with its own boundary, stored as minGPT stores them: linear maps as [out, in]."""
+    model = runs("gpt", tied=False).model
+    tensors = hf_gpt2.tensors_of(model)
+    head = tensors.pop("output.weight")[:5]
+    tensors["wte.weight"] = tensors["wte.weight"][:5]
+    named = {"lm_head.weight": head, **{hf_gpt2.PREFIX + name: one for name, one in tensors.items()}}
+    there = {
+        name: {"shape": list(one.shape), "data": base64.b64encode(one.contiguous().numpy().tobytes()).decode()}
+        for name, one in named.items()
+    }
+    config = {"vocab_size": 5, "n_layer": 2, "n_embd": 24, "n_head": 3, "block_size": 48}
+    (tmp_path / "five.json").write_text(json.dumps({"config": config, **there}))
+    run = regard.load(import_file(tmp_path / "five.json", tmp_path / "run"), device="cpu")
+    assert run.tokenizer.tokens == ["<eos>", "<unk>", *"ABCDE"]
+    ids = torch.tensor([[0, 3, 2, 4, 4, 1]])
+    ours, theirs = run.model(ids + 2)[0][..., 2:], model(ids)[0][..., :5]
+    assert torch.allclose(ours.log_softmax(-1), theirs.log_softmax(-1), atol=1e-5)
+    assert not run.model.state_dict()["embedding.table.weight"][:2].any()
+    assert (run.recipe.model.context, run.recipe.model.tied, run.recipe.size) == (48, False, "")
+    said = capsys.readouterr().err
+    assert f"imported {sum(one.numel() for one in run.model.parameters()):,} parameters, with a vocabulary of 5" in said
+    assert "the scores of lines are not" in said
+    with pytest.raises(RegardError, match="--tokenizer does not apply: this model reads characters"):
+        import_file(tmp_path / "five.json", tmp_path / "other", tmp_path / "five.json")
+
+
+@pytest.mark.parametrize("size", [0, 27])
+def test_there_is_a_letter_for_each_character(size, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps({"config": {"vocab_size": size}}))
+    with pytest.raises(RegardError, match=f"vocab_size is {size}, but Regard supports at most 26 characters"):
+        import_file(tmp_path / "x.json", tmp_path / "run")

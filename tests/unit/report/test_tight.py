@@ -2,6 +2,7 @@
 
 import json
 import re
+import string
 
 import pytest
 
@@ -101,6 +102,54 @@ def test_short_names_replace_what_is_declared_and_nothing_that_could_be_a_proper
         assert not re.search(rf"\b{name}\b", short), name
     assert '"words"' in short
     assert undeclared(short) == undeclared(NAMED)
+
+
+@pytest.mark.parametrize(
+    ("module", "short"),
+    [
+        ("const counted = 1, other = counted + counted;", "const a = 1, other = a + a;"),
+        ("const longer = 1; const most = longer; most; most; most;", "const b = 1; const a = b; a; a; a;"),
+        ("const letters = [outside]; const first = letters;", "const a = [outside]; const b = a;"),
+        ("const ab = 1, a = ab;", "const ab = 1, a = ab;"),  # too short to lose anything
+        (
+            "const Reader = 1; const CONST = Reader; const SIZES = CONST;",
+            "const Reader = 1; const a = Reader; const b = a;",
+        ),
+        ("if (outside > 1) { outside(); } while (beyond) { beyond(); }", None),
+        ("switch (outside) { default: outside; } for (outside of beyond) { beyond; }", None),
+        ("const made = (given) => { return given; };", "const b = (a) => { return a; };"),
+        ("const made = given => given;", "const b = a => a;"),
+        ("function made(given, ...others) { return given(others); }", "function c(b, ...a) { return b(a); }"),
+        (
+            "const made = (given = outside(inner, last)) => { given; };",
+            "const b = (a = outside(inner, last)) => { a; };",
+        ),
+        ("const made = ([first, last]) => { first; last; };", "const c = ([a, b]) => { a; b; };"),
+        ("const value = 1; other({ value, more: value });", None),
+        ("const value = 1; one.value = value;", "const a = 1; one.value = a;"),
+        ("const value = 1; test ? value : 2;", "const a = 1; test ? a : 2;"),
+        (
+            "const value = 1; const one = { value() { return value; } };",
+            "const value = 1; const a = { value() { return value; } };",
+        ),
+        ("class Made { get value() { return 1; } } const value = 2;", None),
+        ("const value = 1; `${value} ${[value]}`;", "const a = 1; `${a} ${[a]}`;"),
+        ("let value = 1; value = #value in x ? 2 : 3;", "let a = 1; a = #value in x ? 2 : 3;"),
+    ],
+)
+def test_what_is_declared_gets_a_letter_and_what_may_be_known_elsewhere_keeps_its_name(module, short):
+    found = short_names(module)
+    assert found == (short or module)
+    assert undeclared(found) == undeclared(module)
+
+
+def test_names_are_of_one_letter_and_then_of_two():
+    names = [f"name{n:02}" for n in range(60)]
+    found = re.findall(r"(\w+) =", short_names("".join(f"const {name} = 1;\n" for name in names)))
+    assert found == [*string.ascii_lowercase, *string.ascii_uppercase, *(f"a{letter}" for letter in "abcdefgh")]
+    taken = short_names("const counted = a + b;", {"c"})
+    assert taken == "const d = a + b;"
+    assert undeclared("const first = second + third.fourth;") == {"const", "second", "third"}
 
 
 @pytest.mark.parametrize("entry", ["page/page", "page/worker", "report", "offline"])

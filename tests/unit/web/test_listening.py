@@ -107,6 +107,9 @@ def test_headers_that_come_in_time_are_answered_and_the_deadline_is_over():
             assert answered(slow).startswith(b"HTTP/1.1 200")
             (protocol,) = server.server_state.connections
             assert protocol.deadline is None
+        slow.close()
+        while server.server_state.connections:  # one that is closed is counted no more
+            assert server.started
 
 
 def test_more_connections_than_allowed_are_answered_503(monkeypatch):

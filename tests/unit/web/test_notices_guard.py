@@ -1,5 +1,10 @@
 """The policy of pages word by word, tokens and bodies at their limits, and what a server is told once and for all."""
 
+import errno
+import os
+import signal
+import socket
+
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -92,6 +97,62 @@ def test_a_token_in_an_address_becomes_a_cookie_of_this_port_alone():
     assert client(token=TOKEN).get("/", params={"token": TOKEN[:-1]}).status_code == 401
     refused = client(token=TOKEN).get("/")
     assert refused.headers["connection"] == "close"
+
+
+def test_a_port_is_free_again_at_once_and_one_that_is_taken_keeps_nothing_open(monkeypatch):
+    made = []
+
+    class Socket(socket.socket):
+        def __init__(self, *how):
+            super().__init__(*how)
+            made.append(self)
+
+    monkeypatch.setattr(listening.socket, "socket", Socket)
+    with listen("127.0.0.1", 0) as bound:
+        assert bool(bound.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)) == (os.name == "posix")
+        assert bound.family == socket.AF_INET
+        with pytest.raises(RegardError, match="is in use"):
+            listen("127.0.0.1", bound.getsockname()[1])
+    assert [one.fileno() for one in made] == [-1, -1]
+    for number, said in (
+        (errno.EACCES, "is reserved by the system: choose a --port above 1023"),
+        (errno.EIO, "is not an"),
+    ):
+        monkeypatch.setattr(
+            Socket, "bind", lambda self, address, number=number: (_ for _ in ()).throw(OSError(number, "no"))
+        )
+        with pytest.raises(RegardError, match=said):
+            listen("127.0.0.1", 80)
+        assert made[-1].fileno() == -1
+
+
+def test_a_cookie_that_nobody_can_read_shows_no_token():
+    site = client(token=TOKEN)
+    assert site.get("/", headers={"cookie": f"a@b=c; regard-8000={TOKEN}"}).status_code == 401
+    assert site.get("/", headers={"cookie": f"a=c; regard-8000={TOKEN}"}).status_code == 200
+    assert site.get("/", headers={"cookie": f"regard-8001={TOKEN}"}).status_code == 401
+
+
+def test_a_server_whose_address_cannot_be_printed_ends_and_gives_signals_back():
+    def closed_stream(address):
+        seen.append((address, [signal.getsignal(number) for number in numbers]))
+        raise BrokenPipeError(32, "Broken pipe")
+
+    async def app(scope, receive, send):
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": message["type"] + ".complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+
+    numbers, seen = (signal.SIGINT, signal.SIGTERM), []
+    before = [signal.getsignal(number) for number in numbers]
+    bound = listen("127.0.0.1", 0)
+    address = url(bound)
+    with pytest.raises(BrokenPipeError):
+        listening.run(app, bound, ready=closed_stream)
+    ((printed, during),) = seen
+    assert printed == address
+    assert [signal.getsignal(number) for number in numbers] == before
+    assert not set(during) & set(before)
 
 
 def test_a_name_is_ours_if_it_is_a_loopback_one_or_the_one_we_listen_on():

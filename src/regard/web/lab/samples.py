@@ -45,7 +45,7 @@ class Samples:
                 entry = json.loads(line)
                 if isinstance(entry, dict) and entry.get("created") == made and isinstance(entry.get("step"), int):
                     found[entry.get("step")] = entry
-        return sorted(found.values(), key=lambda entry: entry.get("step") or 0)[-MOST:]
+        return sorted(found.values(), key=lambda entry: entry["step"])[-MOST:]
 
     def step_now(self, name: str) -> int | None:
         """The step of the weights that a sample would come from; 0 for a counted system; None: there are none yet."""

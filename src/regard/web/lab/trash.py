@@ -35,8 +35,8 @@ class Trash:
             mark = secrets.token_hex(8)
             place = self.folder.keep("trash") / mark
             try:
-                place.mkdir()
-                write_text(place / "was.json", json.dumps({"name": name}))
+                was = json.dumps({"name": name})
+                write_text(place / "was.json", was)  # and makes the folder
                 os.rename(path, place / "run")
             except OSError as error:  # another program is at work in the folder
                 shutil.rmtree(place, ignore_errors=True)

@@ -4,18 +4,35 @@ import asyncio
 import json
 import math
 import os
+import shutil
+import subprocess
+import sys
 from collections import OrderedDict
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.base.locks import try_lock
 from regard.training.metrics import append_metrics
-from regard.web.lab import events, guarded_folder, requests, runs_folder, samples, traces, uploads, worker
+from regard.web.lab import (
+    events,
+    guarded_folder,
+    jobs,
+    requests,
+    routes_lectures,
+    runs_folder,
+    samples,
+    traces,
+    uploads,
+    worker,
+)
+from regard.web.lab.application import application
 from regard.web.lab.guarded_folder import read_plain
 from regard.web.lab.opened_runs import open_run
 from regard.web.lab.runs_folder import RunsFolder, best_of
@@ -88,6 +105,21 @@ def test_a_summary_tells_which_runs_were_measured_alike(folder):
         "step": 3, "loss": math.log(5), "perplexity": pytest.approx(5.0), "bleu": 20.0,
     }  # fmt: skip
     assert best_of({"validation_loss": math.inf}) is None
+
+
+def test_a_summary_tells_where_a_run_comes_from_and_how_it_was_cut(folder):
+    recipe = {"system": "lstm", "size": "tiny", "training": {"steps": 4, "seed": 7}, "data": {"tokenizer": "char"}}
+    found = folder.summary(make_run(folder, "a", recipe=recipe, ancestors=[{"run": "parent"}, {"run": "older"}]))
+    assert (found["from"], found["tokenizer"], found["tokens"], found["seed"]) == ("parent", "char", "char", 7)
+    assert (found["name"], found["system"], found["task"], found["size"]) == ("a", "lstm", "language model", "tiny")
+    assert (found["goal"], found["why"], found["best"]) == ("4 steps", "", None)
+    own = folder.summary(make_run(folder, "b", recipe=recipe | {"system": "mine.py:Mine"}))
+    assert (own["system"], own["task"], own["from"]) == ("Mine", "language model", "")
+    translator = folder.summary(make_run(folder, "c", recipe=recipe | {"system": "transformer"}))
+    assert translator["task"] == "translation"
+    (folder.root / "linked").mkdir()
+    (folder.root / "linked" / "run.json").symlink_to(folder.root / "a" / "run.json")
+    assert {run["name"] for run in folder.runs()} == {"a", "b", "c"}  # what links lead to is not looked at
 
 
 def test_the_newest_run_comes_first_and_what_lies_too_deep_is_not_found(folder, monkeypatch):
@@ -178,6 +210,7 @@ def test_samples_are_of_this_run_one_for_each_step_the_newest_last(folder, monke
     monkeypatch.setattr(samples, "MOST", 1)
     assert [one["text"] for one in kept.kept("a")] == ["four again"]
     assert samples._file("a/b c") == "a%2Fb%20c.jsonl"
+    assert samples._file("é" * 90) == ("%C3%A9" * 90)[:200] + ".jsonl"  # as long as a name of a file may be
 
 
 def test_a_sample_is_made_once_for_each_step(folder):
@@ -452,3 +485,422 @@ def test_the_process_of_models_has_its_threads_and_an_answer_its_limit(tmp_path,
     assert started["command"][1:] == ("-P", "-m", "regard.web.lab.worker_process", str(tmp_path))
     assert started["start_new_session"]
     assert (worker.WAITING, worker.START, worker.MOST_ANSWER) == (12, 60.0, 1 << 28)
+
+
+# -- what fails, and what is cleaned up ------------------------------------------------------------------------------
+
+
+def refusing(*_, **__):
+    raise OSError(30, "Read-only file system")
+
+
+def test_what_cannot_be_moved_stays_where_it_was(folder, monkeypatch):
+    path, bin_ = make_run(folder, "a"), Trash(folder)
+    real = os.rename
+    monkeypatch.setattr(os, "rename", refusing)
+    with pytest.raises(RegardError, match=r"a could not be deleted \(Read-only file system\): try again"):
+        bin_.put("a")
+    assert list((folder.root / ".lab" / "trash").iterdir()) == []
+    assert path.is_dir()
+    monkeypatch.setattr(os, "rename", real)
+    mark = bin_.put("a")["mark"]
+    monkeypatch.setattr(os, "rename", refusing)
+    with pytest.raises(RegardError, match=r"a could not be restored \(Read-only file system\): look in .*" + mark):
+        bin_.back(mark)
+    monkeypatch.setattr(os, "rename", real)
+    remove = shutil.rmtree
+    monkeypatch.setattr("shutil.rmtree", lambda path, ignore_errors=False: ignore_errors or refusing())
+    assert bin_.back(mark) == {"name": "a"}  # what is left of it in the trash is no reason to refuse it
+    remove(folder.root / ".lab" / "trash" / mark)
+    monkeypatch.setattr("shutil.rmtree", remove)
+    mark = bin_.put("a")["mark"]
+    assert bin_.back(mark) == {"name": "a"}
+    assert list((folder.root / ".lab" / "trash").iterdir()) == []  # nothing is left of it
+    (folder.root / "plain").mkdir()
+    with pytest.raises(RegardError, match="plain is neither a run nor a comparison"):
+        bin_.put("plain")
+    monkeypatch.setattr("shutil.rmtree", refusing)
+    with pytest.raises(RegardError, match=r"could not be emptied \(Read-only file system\): delete it yourself"):
+        bin_.empty()
+
+
+def test_a_run_comes_back_into_the_folder_that_it_was_in(folder):
+    make_run(folder, "demo/a")
+    bin_ = Trash(folder)
+    mark = bin_.put("demo/a")["mark"]
+    assert bin_.back(mark) == {"name": "demo/a"}
+    mark = bin_.put("demo/a")["mark"]
+    (folder.root / "demo").rmdir()
+    (folder.root / "elsewhere").mkdir()
+    (folder.root / "demo").symlink_to(folder.root / "elsewhere")
+    with pytest.raises(RegardError, match="There is no run 'demo' in this folder"):
+        bin_.back(mark)
+    was = folder.root / ".lab" / "trash" / mark / "was.json"
+    for name in ("../x", "uploads/x", ".x", "", 5, "a//b"):
+        was.write_text(json.dumps({"name": name}))
+        assert bin_.list() == [{"mark": mark, "name": f"restored-{mark[:6]}"}]
+
+
+def test_a_folder_that_cannot_be_written_says_so(folder, monkeypatch):
+    monkeypatch.setattr(guarded_folder.Path, "mkdir", refusing)
+    with pytest.raises(RegardError, match=r"Regard cannot write to .* \(Read-only file system\): open another folder"):
+        folder.keep("jobs")
+    monkeypatch.undo()
+    (folder.root / ".lab").mkdir()
+    monkeypatch.setattr(guarded_folder.Path, "mkdir", refusing)
+    with pytest.raises(RegardError, match="open another folder"):
+        folder.keep("jobs")
+    monkeypatch.undo()
+    assert folder.keep("jobs") == folder.keep("jobs") == folder.root / ".lab" / "jobs"
+    assert (folder.own_names("jobs"), folder.own_names("none")) == ([], [])
+    (folder.root / ".lab" / "jobs" / "b").write_text("x")
+    (folder.root / ".lab" / "jobs" / "a").write_text("x")
+    assert folder.own_names("jobs") == ["a", "b"]
+    monkeypatch.setattr(os, "listdir", refusing)
+    monkeypatch.setattr(os, "open", refusing)
+    assert folder.own_names("jobs") == []
+    assert folder.read_own("jobs", "a") == b""
+
+
+def test_a_folder_that_cannot_be_looked_into_is_passed_by(folder, monkeypatch):
+    make_run(folder, "a")
+    make_run(folder, "b/c")
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: refusing() if str(path).endswith("b") else real(path))
+    assert [run["name"] for run in folder.runs()] == ["a"]
+    assert folder.summary(folder.root / "a")["kept"] == 0
+
+
+@pytest.mark.parametrize(
+    ("training", "share"),
+    [({"budget": "often"}, None), ({"steps": "many"}, None), ({"steps": [1]}, None), ({"steps": 8}, 0.125), ({}, 1.0)],
+)
+def test_a_share_of_a_budget_that_nobody_understands_is_not_known(folder, training, share):
+    assert folder.summary(make_run(folder, "a", training=training or {"x": 1}))["share"] == share
+
+
+def test_runs_of_one_recipe_differ_in_their_seed_alone(folder):
+    digests = [
+        folder.summary(make_run(folder, f"r{n}", training={"steps": 4, **more}))["recipe"]
+        for n, more in enumerate(({"seed": 1}, {"seed": 2}, {"seed": 2, "learning_rate": 0.1}, {}))
+    ]
+    assert digests[0] == digests[1] == digests[3] != digests[2]
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert runs_folder._without_seed({"a": deep}) == ""
+
+
+def test_news_of_a_stopped_run_are_told_only_to_who_has_its_curve(folder):
+    make_run(folder, "a")
+    assert [name for name, _ in news(folder, [lambda: None])] == ["runs", "jobs"]
+    assert [name for name, _ in news(folder, [lambda: None], {"a": (0, 0)})] == ["runs", "points", "jobs"]
+
+
+def test_a_page_says_of_each_curve_its_age_and_rows(monkeypatch):
+    since = ("a:0.5", "b/c:3", "x:y.z", "d:7.12", "e", "f:1.2.3", ":4", "g:.6")
+    seen = []
+
+    async def asked(request, kind):
+        return requests.Since(since=since)
+
+    monkeypatch.setattr(events, "asked", asked)
+    monkeypatch.setattr(events, "lab_of", lambda request: "lab")
+    monkeypatch.setattr(events, "_news", lambda lab, request, known: seen.append((lab, known)))
+    answer = asyncio.run(events.events(None))
+    assert seen == [("lab", {"a": (0, 5), "b/c": (0, 3), "d": (7, 12), "": (0, 4), "g": (0, 6)})]
+    assert (answer.media_type, answer.headers["cache-control"]) == ("text/event-stream", "no-store")
+
+
+def test_weights_have_the_step_that_is_noted_beside_them(folder):
+    from safetensors.numpy import save_file
+
+    kept, file = Samples(folder, None), make_run(folder, "a") / "model.safetensors"
+    assert kept.step_now("a") is None
+    for note, step in (({"step": 7}, 7), ({"step": None}, 0), ({}, 0), ({"step": "x"}, None), ({"step": [1]}, None)):
+        save_file({}, file, {"regard": json.dumps(note)})
+        assert kept.step_now("a") == step
+    file.write_text("damaged")
+    assert kept.step_now("a") is None
+
+
+def test_who_asks_for_a_sample_at_the_same_time_gets_the_same_and_closing_gives_it_up(folder):
+    from safetensors.numpy import save_file
+
+    save_file({}, make_run(folder, "a") / "model.safetensors", {"regard": json.dumps({"step": 3})})
+    asked, answer = [], asyncio.Event()
+
+    async def ask(work, body, *, seconds):
+        asked.append((work, body, seconds))
+        await answer.wait()
+        return SimpleNamespace(value={"text": "é"})
+
+    async def life():
+        kept = Samples(folder, ask)
+        both = [asyncio.create_task(kept.renew("a")) for _ in range(2)]
+        while not asked:
+            await asyncio.sleep(0)
+        both[0].cancel()  # a page that is closed does not end it for the others
+        await asyncio.sleep(0)
+        answer.set()
+        assert await both[1]
+        assert not await kept.renew("a")
+        assert kept._asked == {}
+        answer.clear()
+        save_file({}, folder.root / "a" / "model.safetensors", {"regard": json.dumps({"step": 4})})
+        late = asyncio.create_task(kept.renew("a"))
+        while len(asked) < 2:
+            await asyncio.sleep(0)
+        kept.close()
+        with pytest.raises(asyncio.CancelledError):
+            await late
+        assert kept._asked == {}
+        return kept.kept("a")
+
+    assert [one["text"] for one in asyncio.run(life())] == ["é"]
+    assert asked == [("runs.sample", {"run": "a"}, 60)] * 2
+
+
+def test_the_lab_looks_at_what_trains_and_is_not_stopped_by_what_fails(folder, monkeypatch):
+    looks = [[("a", "running"), ("b", "done"), ("c", "running")], [("c", "stopped"), ("d", "running")]]
+    renewed, waited = [], []
+    monkeypatch.setattr(folder, "runs", lambda: [{"name": name, "state": state} for name, state in looks[len(waited)]])
+
+    async def renew(name):
+        renewed.append(name)
+        if name == "a":
+            raise RegardError("It is gone.")
+
+    async def sleep(seconds):
+        waited.append(seconds)
+        if len(waited) == len(looks):
+            raise asyncio.CancelledError
+
+    async def watch():
+        kept = Samples(folder, None)
+        kept.renew = renew
+        await kept.watch()
+
+    monkeypatch.setattr(samples.asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(watch())
+    assert (renewed, waited) == (["a", "c", "d"], [2.0, 2.0])
+
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_known_by_the_words_that_its_command_ends_with(monkeypatch):
+    own = jobs.Path("/proc/self/cmdline")
+    if not own.exists():
+        pytest.skip("this system has no /proc")
+    words = [os.fsdecode(word) for word in own.read_bytes().split(b"\0")[:-1]]
+    assert jobs._runs(os.getpid(), words[-1:])
+    assert jobs._runs(os.getpid(), words[-2:])
+    assert not jobs._runs(os.getpid(), [words[-1] + "x"])
+    assert not jobs._runs(os.getpid(), [words[-1][1:]])  # whole words
+    assert not jobs._runs(os.getpid(), [*words[-1:], "more"])
+    assert not jobs._runs(2**22 + 1, words[-1:])
+
+
+def test_where_there_is_no_proc_the_words_are_those_of_ps(monkeypatch):
+    asked, told = [], [b"/usr/bin/python -P -m regard train lstm\n"]
+
+    def run(command, **how):
+        asked.append((command, how))
+        if told[0] is None:
+            raise subprocess.TimeoutExpired(command, 10)
+        return SimpleNamespace(stdout=told[0])
+
+    monkeypatch.setattr(jobs, "Path", lambda path: SimpleNamespace(exists=lambda: False))
+    monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(run=run, SubprocessError=subprocess.SubprocessError))
+    assert jobs._runs(7, ["-m", "regard", "train", "lstm"])
+    assert not jobs._runs(7, ["regard", "train", "gpt"])
+    assert not jobs._runs(7, ["gard", "train", "lstm"])
+    assert asked[0] == (["ps", "-ww", "-o", "command=", "-p", "7"], {"capture_output": True, "timeout": 10})
+    told[0] = None
+    assert not jobs._runs(7, ["lstm"])
+
+
+@pytest.mark.parametrize(
+    ("record", "goes_on"),
+    [({}, True), ({"pid": 2}, True), ({"pid": 1}, False), ({"pid": -5}, False), ({"run": "none"}, False),
+     ({"run": ""}, False), ({"words": ["train", "lstm"]}, False), ({"words": ["resume", "ROOT/a"]}, True),
+     ({"words": ["resume", "ROOT/a", "x"]}, False), ({"words": ["train", "--run=ROOT/b"]}, False)],
+)  # fmt: skip
+def test_a_job_goes_on_if_its_process_works_in_its_folder(folder, monkeypatch, record, goes_on):
+    make_run(folder, "a")
+    asked = []
+    monkeypatch.setattr(jobs, "is_running", lambda path: path == folder.root / "a")
+    monkeypatch.setattr(jobs, "_runs", lambda pid, words: asked.append((pid, words)) or True)
+    made = {"words": ["train", "--run=ROOT/a"], "pid": 77, "run": "a"} | record
+    made["words"] = [word.replace("ROOT", str(folder.root)) for word in made["words"]]
+    found = jobs.Jobs(folder)._goes_on(made)
+    assert found == goes_on
+    assert asked == ([(made["pid"], ["-m", "regard", *made["words"]])] if goes_on else [])
+    monkeypatch.setattr(jobs, "is_running", lambda path: False)
+    assert not jobs.Jobs(folder)._goes_on(made)
+
+
+def test_a_job_that_cannot_begin_says_why(folder, monkeypatch):
+    def no_process(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(Popen=no_process, DEVNULL=-3))
+    with pytest.raises(RegardError, match=r"The job could not be started \(Cannot allocate memory\): try again"):
+        jobs.Jobs(folder).start("check", ["x"], title="t")
+    assert jobs.Jobs(folder).list() == []
+    with pytest.raises(RegardError, match="There is no such job"):
+        jobs.Jobs(folder).find("f")
+    for number in ("g", "F", "../x", "", "a" * 41):
+        with pytest.raises(RegardError, match="There is no such job"):
+            jobs.Jobs(folder).find(number)
+
+
+def test_a_job_is_a_command_of_its_own_that_nothing_ends(folder, monkeypatch):
+    began = []
+
+    def popen(command, **how):
+        began.append((command, how))
+        return SimpleNamespace(pid=4711, poll=lambda: None)
+
+    monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=-3))
+    found = jobs.Jobs(folder).start("training", ["train", "lstm"], title="training a", run="a")
+    ((command, how),) = began
+    assert command == [sys.executable, "-P", "-m", "regard", "train", "lstm"]
+    assert (how["stdin"], how["start_new_session"]) == (-3, True)
+    assert (how["stdout"].name, how["stderr"].name) == tuple(
+        str(folder.root / ".lab" / "jobs" / f"{found['id']}.{ending}") for ending in ("out", "log")
+    )
+    assert how["stdout"].closed
+    assert how["stderr"].closed
+    assert {key: found[key] for key in ("kind", "title", "run", "pid", "running", "code", "command")} == {
+        "kind": "training", "title": "training a", "run": "a", "pid": 4711, "running": True, "code": None,
+        "command": "regard train lstm",
+    }  # fmt: skip
+
+
+def test_a_new_job_gets_a_name_that_neither_a_folder_nor_a_running_job_has(folder, monkeypatch):
+    lab, started = jobs.Jobs(folder), []
+    (folder.root / "a").mkdir()
+    monkeypatch.setattr(lab, "list", lambda: [{"run": "a-2", "running": True}, {"run": "a-3", "running": False}])
+    monkeypatch.setattr(lab, "_start", lambda *words: started.append(words))
+    lab.start_new("training", ["train"], "training {}".format, wanted="a")
+    lab.start_new("training", ["train"], "training {}".format, name="b", wanted="a")
+    assert started == [
+        ("training", ["train", f"--run={folder.root / name}"], f"training {name}", name) for name in ("a-3", "b")
+    ]
+
+
+# -- the worker ------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_that_nobody_waits_for_ends_the_process_that_is_answering(tmp_path):
+    class Pipe:
+        """A process that takes the question and does not answer."""
+
+        def __init__(self):
+            self.stdin, self.stdout, self.returncode, self.asked, self.killed = self, self, None, [], 0
+
+        def write(self, content):
+            self.asked.append(content)
+
+        async def drain(self):
+            pass
+
+        async def readline(self):
+            await asyncio.Event().wait()
+
+        def kill(self):
+            self.killed += 1
+
+        async def wait(self):
+            self.returncode = -9
+
+    made = []
+
+    class Quiet(worker.LabWorker):
+        async def _start(self):
+            made.append(Pipe())
+            return made[-1]
+
+    async def life():
+        one = Quiet(tmp_path, 1)
+        for count in (1, 2):
+            task = asyncio.create_task(one.ask("a.b", {"n": count}, only="x"))
+            while len(made) < count or not made[-1].asked:
+                await asyncio.sleep(0)
+            assert one.waiting == 1
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (one.waiting, one._process, one._newest, made[-1].killed) == (0, None, {}, 1)
+
+    asyncio.run(life())
+    assert [json.loads(one.asked[0]) for one in made] == [{"work": "a.b", "body": {"n": n}} for n in (1, 2)]
+    assert all(one.asked[0].endswith(b"\n") for one in made)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(8, True), (9, False)])
+def test_an_answer_may_be_as_large_as_the_limit(size, fits, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "MOST_ANSWER", 8)
+    content = b"1" * size
+
+    class Pipe:
+        returncode = None
+
+        def __init__(self):
+            self.stdin = SimpleNamespace(write=lambda content: None, drain=self.nothing)
+            self.stdout = SimpleNamespace(readline=self.head, readexactly=self.body)
+
+        async def nothing(self):
+            pass
+
+        async def head(self):
+            return json.dumps({"kind": "json", "bytes": size}).encode() + b"\n"
+
+        async def body(self, count):
+            return content[:count]
+
+        def kill(self):
+            pass
+
+        async def wait(self):
+            self.returncode = 0
+
+    class Large(worker.LabWorker):
+        async def _start(self):
+            return Pipe()
+
+    one = Large(tmp_path, 1)
+    if fits:
+        assert asyncio.run(one.ask("a.b", {})).content == content
+    else:
+        with pytest.raises(RegardError, match="too large for the page"):
+            asyncio.run(one.ask("a.b", {}))
+        assert one._process is None
+
+
+def test_a_lecture_of_another_version_shows_the_line_that_it_names():
+    class Moved:
+        file, text = "layers/cell.py", "def step"
+
+        def around(self):
+            raise RegardError("It is not there.")
+
+    assert routes_lectures._code(Moved()) == {"place": "layers/cell.py", "first": 0, "at": 0, "lines": ["def step"]}
+
+
+@pytest.mark.parametrize(("left", "said"), [(0, ""), (1, "1 job is still running"), (2, "2 jobs are still running")])
+def test_who_closes_the_lab_is_told_what_goes_on(tmp_path, monkeypatch, capsys, left, said):
+    closed = []
+    monkeypatch.setattr(jobs.Jobs, "close", lambda self: left)
+    monkeypatch.setattr(Samples, "close", lambda self: closed.append("samples"))
+    monkeypatch.setattr(worker.LabWorker, "close", closing := AsyncMock())
+    with TestClient(application(tmp_path / "runs"), base_url="http://127.0.0.1") as client:
+        lab = client.app.state.lab
+        assert not lab.closing.is_set()
+    assert lab.closing.is_set()
+    assert (closed, closing.await_count) == (["samples"], 3)
+    told = capsys.readouterr().err
+    assert told == (f"{said}; `regard lab {tmp_path / 'runs'}` shows them again\n" if said else "")

@@ -28,6 +28,7 @@ from regard.web.lab import (
     opening,
     requests,
     routes_exercises,
+    routes_runs,
     routes_sentence,
     routes_translation,
     worker_process,
@@ -239,6 +240,9 @@ def test_settings_that_name_files_and_runs_stay_in_the_folder(lab):
     assert f"--data.also={upload}:0.5,copy" in words
     assert f"--data.translator={lab.root / 'a'}" in words
     assert f"--data.monolingual={upload}" in words
+    empty = {"data.also": "", "data.translator": "", "data.monolingual": ""}
+    words = started(lab, "runs/start", {"system": "lstm", "data": "copy", "settings": empty})[1]
+    assert {f"--{key}=" for key in empty} <= {*words}
     for key in ("data.corpus", "else.x", "model", "model.a b", "training."):
         answer = lab.client.post("/api/runs/start", json={"system": "lstm", "data": "copy", "settings": {key: "x"}})
         assert answer.json() == {"error": f"There is no setting {key!r}."}
@@ -353,6 +357,45 @@ def test_results_of_evaluations_are_those_of_these_weights_on_this_data(lab, mon
     assert lab.asked == []
 
 
+def test_an_evaluation_that_began_when_the_weights_were_written_is_of_these_weights(lab, monkeypatch):
+    command = f"regard evaluate {lab.root / 'a'} --by-length --texts --json --split valid"
+    weights = lab.root / "a" / "model.safetensors"
+    weights.touch()
+    monkeypatch.setattr(Jobs, "result", lambda self, number: "{}")
+    try:
+        for changed, told in ((1000, "f"), (1001, None)):
+            os.utime(weights, (changed, changed))
+            monkeypatch.setattr(Jobs, "list", lambda self: [JOB | {"command": command, "started": 1000.0}])
+            answer = lab.client.get("/api/translation/results", params={"run": "a", "data": "valid"}).json()
+            assert answer["runs"][0]["job"] == told
+            assert "problem" not in answer
+        lab.answer["raise"] = RegardError("They differ.")
+        os.utime(weights, (1000, 1000))
+        answer = lab.client.get("/api/translation/results", params={"run": "a", "data": "valid"}).json()
+        assert (answer["differences"], answer["problem"]) == (None, "They differ.")
+        none = lab.client.get("/api/translation/results", params={"data": "valid"}).json()
+        assert (none["runs"], none["differences"]) == ([], None)
+    finally:
+        weights.unlink()
+
+
+def test_a_sample_is_renewed_before_it_is_shown_unless_the_lab_is_read_only(lab, monkeypatch):
+    done = []
+
+    async def renew(self, name):
+        done.append(("renewed", name))
+
+    monkeypatch.setattr("regard.web.lab.samples.Samples.renew", renew)
+    monkeypatch.setattr(
+        "regard.web.lab.samples.Samples.kept", lambda self, name: done.append(("kept", name)) or [{"step": 1}]
+    )
+    assert lab.client.post("/api/runs/sample", json={"run": "a"}).json() == [{"step": 1}]
+    assert done == [("renewed", "a"), ("kept", "a")]
+    with TestClient(application(lab.root, read_only=True), base_url="http://127.0.0.1") as anybody:
+        assert anybody.post("/api/runs/sample", json={"run": "b"}).json() == [{"step": 1}]
+    assert done[2:] == [("kept", "b")]
+
+
 def test_a_job_tells_its_result_when_it_has_ended(lab, monkeypatch):
     job = JOB | {"kind": "check"}
     monkeypatch.setattr(Jobs, "find", lambda self, number: job)
@@ -429,6 +472,7 @@ def test_a_form_can_choose_from_every_system_and_what_is_here(lab):
     assert all(str(one["here"]).startswith("regard ") for one in found["elsewhere"])
     assert not any(str(one["here"]).startswith("regard ") for one in found["corpora"])
     assert all(one["pairs"] == one["kind"].endswith("pairs") for one in found["corpora"])
+    assert routes_runs._holds_pairs(RunsFolder(lab.root), "gone.tsv") is False
 
 
 # -- the course and its exercises ------------------------------------------------------------------------------------
@@ -646,6 +690,25 @@ def test_the_token_is_optional_only_on_this_machine_and_unless_one_is_given(open
     assert (looking["token_optional"], looking["address"]) == (True, "http://127.0.0.1:1/")
     assert "read-only" in looking["said"]
     assert opened(read_only=True, host="0.0.0.0")["address"].startswith("http://127.0.0.1:1/?token=")
+
+
+def test_the_browser_opens_the_address_that_is_printed_and_streams_end_when_the_lab_is_stopped(opened, monkeypatch):
+    def thread(target, args, daemon):
+        return SimpleNamespace(start=lambda: target(*args) if daemon else None)
+
+    inner = SimpleNamespace(state=SimpleNamespace(lab=SimpleNamespace(closing=asyncio.Event())))
+    made = []
+    monkeypatch.setattr(opening, "threading", SimpleNamespace(Thread=thread))
+    monkeypatch.setattr(opening, "application", lambda root, **how: made.append((root.name, how)) or inner)
+    seen = opened(browser=True, read_only=True, host="127.0.0.1")
+    assert seen["browser"] == seen["address"] == "http://127.0.0.1:1/"
+    assert made == [("runs", {"read_only": True, "is_local": True})]
+    assert not inner.state.lab.closing.is_set()
+    seen["server"].handle_exit(15, None)
+    assert inner.state.lab.closing.is_set()
+    opened(host="0.0.0.0")
+    assert made[1] == ("runs", {"read_only": False, "is_local": False})
+    assert "browser" not in opened()
 
 
 def test_a_port_that_is_taken_is_another_one_unless_it_was_asked_for(opened, monkeypatch):

@@ -17,12 +17,20 @@ from regard.base.fields import Fields
 from regard.claims.all_claims import NAMES, get_claim
 from regard.claims.claim import Evidence
 from regard.claims.result import result_of
+from regard.comparison.curves import Curve
+from regard.evaluation.intervals import student_interval
 from regard.runs.store.folder import moments
+from regard.runs.tasks.task import task_of
+from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.lab import (
+    held_out,
     requests,
+    traces,
     work_claims,
     work_exercises,
+    work_ladder,
     work_runs,
     work_sentence,
     work_text,
@@ -460,6 +468,9 @@ def test_our_own_code_is_shown_once_an_answer_was_right(folder, monkeypatch):
         work_exercises.check(folder, requests.Answer(name="causal-mask", code="x"))
     assert [(exercise.name, code) for exercise, code, _ in asked] == [("causal-mask", "x")] * 2
     assert all(0 <= seed < 10**6 for *_, seed in asked)
+    monkeypatch.setattr(work_exercises.secrets, "randbelow", lambda count: count - 1)
+    work_exercises.check(folder, requests.Answer(name="causal-mask", code="x"))
+    assert asked[-1][2] == 999_999  # nobody can know the inputs
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
@@ -495,3 +506,329 @@ def test_characters_of_a_token_are_those_of_the_validation_text(folder):
         "per_token": None,
         "why": "it is not a language model",
     }
+
+
+def test_a_sample_is_a_text_or_the_answers_to_the_first_held_out_sentences(folder, gpt, translator, monkeypatch):
+    found = work_runs.sample(folder, OneRun(run=GPT))
+    assert list(found) == ["text"]
+    assert found["text"] == task_of(gpt).texts(gpt, 1)[0]
+    pairs = [(f"The cat {verb}.", verb.upper()) for verb in ("sleeps", "eats", "runs", "sings")]
+    monkeypatch.setattr(work_runs, "held_out", lambda path: pairs)
+    found = work_runs.sample(folder, OneRun(run=TRANSFORMER))["pairs"]
+    assert [(one["source"], one["reference"]) for one in found] == pairs[:3]
+    assert [one["written"] for one in found] == translator.translate([source for source, _ in pairs[:3]])
+
+
+def test_the_page_of_a_model_is_that_of_its_export(folder, monkeypatch):
+    monkeypatch.setattr("regard.exchange.page_file.page", lambda run: f"page of {run.folder.name}")
+    assert work_runs.model_page(folder, OneRun(run=GPT)) == {"page": "page of gpt"}
+
+
+# -- arithmetic and pages --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "step", "layer", "head"),
+    [({"step": 2}, 2, None, None), ({"step": 99}, None, None, None), ({"layer": "self/0", "head": 1}, 0, "self/0", 1),
+     ({"layer": "self/0", "head": 4}, 0, "self/0", None), ({"layer": "self/0", "head": 3}, 0, "self/0", 3)],
+)  # fmt: skip
+def test_arithmetic_is_that_of_a_calculation_at_steps_and_heads_that_are_there(folder, gpt, asked, step, layer, head):
+    found = traces.work(folder, requests.WorkRequest(run=GPT, text=TEXT, **asked))
+    expected = gpt.calculation(TEXT).at(step, layer, head).as_json()
+    assert json.dumps(found) == json.dumps(expected)
+
+
+def test_a_translation_is_calculated_from_the_text_without_its_outer_spaces(folder, translator):
+    asked = requests.WorkRequest(run=TRANSFORMER, text=f" {ENGLISH} ", step=1, changes=("zero self/0",))
+    found = traces.work(folder, asked)
+    assert json.dumps(found) == json.dumps(translator.calculation(ENGLISH).at(1).as_json())
+
+
+def test_a_page_holds_the_readings_and_answers_that_were_asked_for(folder, monkeypatch):
+    made = []
+    monkeypatch.setattr(traces, "trace_of", lambda folder, asked: f"trace of {asked.text}")
+    monkeypatch.setattr(traces, "cause", lambda folder, asked: f"cause of {asked.text}")
+    monkeypatch.setattr(traces, "trace_page", lambda *found, causes: made.append((found, causes)) or "page")
+    asked = requests.PageRequest(
+        traces=(TraceRequest(text="a"), TraceRequest(text="b")), causes=(requests.CauseRequest(text="c"),)
+    )
+    assert traces.page(folder, asked) == {"page": "page"}
+    assert made == [(("trace of a", "trace of b"), ["cause of c"])]
+
+
+CAUSES = [  # what is asked for, and what of the question is set
+    ({"ask": "lens", "parts": "heads", "step": 3}, {"lens": True}),
+    ({"ask": "ablate"}, {"ablate": "", "removed": "zero"}),
+    ({"ask": "ablate", "parts": "heads", "with_": "mean"}, {"ablate": "heads", "removed": "mean"}),
+    ({"ask": "head_scores"}, {"head_scores": True}),
+    ({"ask": "patch", "other": "x", "step": 0}, {"step": 0, "patch": "x", "patch_parts": "layers"}),
+    ({"ask": "patch", "other": "x", "parts": "heads", "why": "a", "not_": "b"},
+     {"patch": "x", "patch_parts": "heads", "why": "a", "rather": "b"}),
+    ({"ask": "why", "why": "a", "not_": "b", "step": 2}, {"why": "a", "rather": "b", "step": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "expected"), CAUSES)
+def test_a_question_about_causes_sets_what_belongs_to_it_and_nothing_else(folder, monkeypatch, asked, expected):
+    made = []
+
+    class Question:
+        def __init__(self, **fields):
+            made.append({name: value for name, value in fields.items() if value is not None and value is not False})
+
+        def check(self):
+            made.append("checked")
+
+        def answer(self, model, tokenizer, text, target, source_tokenizer):
+            return [{"text": text, "target": target}]
+
+    monkeypatch.setattr(traces, "CauseQuestion", Question)
+    found = traces.cause(folder, requests.CauseRequest(run=GPT, text="The cat", **asked))
+    assert made == [expected, "checked"]
+    assert found == {"text": "The cat", "target": None}
+
+
+def test_causes_are_looked_for_up_to_their_last_token(folder, gpt, monkeypatch):
+    monkeypatch.setattr(traces.CauseQuestion, "answer", lambda *words: [{}])
+    count = len(gpt.tokenizer.encode(TEXT))
+    for most, fits in ((count, True), (count - 1, False)):
+        monkeypatch.setattr(traces, "MAX_CAUSES", most)
+        if fits:
+            assert traces.cause(folder, requests.CauseRequest(run=GPT, text=TEXT)) == {}
+        else:
+            with pytest.raises(RegardError, match=f"has {count} tokens, but at most {most} can be explained"):
+                traces.cause(folder, requests.CauseRequest(run=GPT, text=TEXT))
+    monkeypatch.setattr(traces, "MAX_CAUSES", 1)
+    with pytest.raises(RegardError, match="can be explained"):  # the second text counts, too
+        traces.cause(folder, requests.CauseRequest(run=GPT, text="The", ask="patch", other=TEXT))
+
+
+def test_a_translation_is_traced_up_to_its_last_token(folder, translator, monkeypatch):
+    words = "Les enfants jouent ."
+    count = len(translator.tokenizer.encode(words))
+    assert count > len(translator.source_tokenizer.encode("a"))
+    for most, fits in ((count, True), (count - 1, False)):
+        monkeypatch.setattr(traces, "MAX_TOKENS", most)
+        for given in ({"target": words}, {"prefix": words}):
+            if fits:
+                assert traces.trace_of(folder, TraceRequest(run=TRANSFORMER, text="a", **given))
+            else:
+                with pytest.raises(RegardError, match=f"A translation of {count} tokens is too long"):
+                    traces.trace_of(folder, TraceRequest(run=TRANSFORMER, text="b", **given))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"text": "  "}, "There is no text yet: type a sentence"), ({"text": "a\nb"}, "reads one line at a time"),
+     ({"text": ENGLISH, "target": "a " * 500}, "A translation of .* tokens is too long: the page shows at most 400"),
+     ({"text": ENGLISH, "prefix": "a " * 500}, "A translation of .* tokens is too long")],
+)  # fmt: skip
+def test_what_a_translator_cannot_read_is_said_in_one_sentence(folder, given, said):
+    with pytest.raises(RegardError, match=said):
+        traces.trace_of(folder, TraceRequest(run=TRANSFORMER, **given))
+
+
+# -- comparisons -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "rows", "key"),
+    [
+        ({"budget": "1000"}, ["2-gram", "5-gram", "lstm"], None), ({}, ["2-gram", "5-gram", "lstm"], None),
+        ({"budget": "often"}, [], "budget"), ({"match": "x"}, [], "match"), ({"size": "huge"}, [], "size"),
+        ({"data": ""}, [], "data"), ({"systems": ("lstm", "transformer")}, [], "systems"),
+        ({"systems": ("lstm", "lstm")}, [], "systems"),
+    ],
+)  # fmt: skip
+def test_a_comparison_is_checked_before_it_begins_and_says_which_option_is_wrong(folder, form, rows, key):
+    asked = requests.ComparisonForm(**{"systems": ("lstm", "ngram"), "data": "copy", **form})
+    found = work_ladder.check(folder, asked)
+    assert found["rows"] == rows
+    assert (found["problem"] or {"key": None})["key"] == key
+    if key:
+        assert "\n" not in found["problem"]["sentence"]
+    with pytest.raises(RegardError, match="This system cannot be compared here"):
+        work_ladder.check(folder, requests.ComparisonForm(systems=("none",), data="copy"))
+
+
+def test_a_comparison_is_shown_with_the_results_that_are_there(folder, monkeypatch):
+    place = folder.root / "both"
+    place.mkdir(exist_ok=True)
+    (place / "comparison.json").write_text("{}")
+    one, other = SimpleNamespace(label="lstm"), SimpleNamespace(label="gpt")
+    plan = SimpleNamespace(
+        runs=[(one, 1), (one, 2), (other, 1)], folder=place, run_folder=lambda entrant, seed: (entrant.label, seed)
+    )
+    monkeypatch.setattr(work_ladder, "Plan", SimpleNamespace(read=lambda path: plan if path == place else None))
+    monkeypatch.setattr(work_ladder, "read_result", lambda where: {"bleu": 5} if where == ("lstm", 2) else None)
+    monkeypatch.setattr(work_ladder, "Comparison", lambda plan, results: results)
+    monkeypatch.setattr(work_ladder, "shown", lambda results: {"results": results})
+    unfinished = {"failed": work_ladder.UNFINISHED}
+    found = work_ladder.open_comparison(folder, requests.OneName(name="both"))
+    assert found == {
+        "name": "both", "report": False,
+        "results": {("lstm", 1): unfinished, ("lstm", 2): {"bleu": 5}, ("gpt", 1): unfinished},
+    }  # fmt: skip
+    (place / "report.html").write_text("x")
+    assert work_ladder.open_comparison(folder, requests.OneName(name="both"))["report"] is True
+
+
+def test_a_row_of_a_comparison_leaves_out_what_is_sent_by_itself_and_says_what_failed():
+    row = {"label": "a", "bleu": 5.5, "bleu_low": 4.0, "bleu_high": 7.0, "bleus": [5, 6], "sample": "x", "tuning": 1,
+           "by_length": {}, "bleu_signature": "nrefs:1", "failed": "It diverged."}  # fmt: skip
+    found = work_ladder._row(row, {"label": "a", "bleu": "5.50", "sample": "x", "failed": "yes"}, "bleu")
+    values = {"label": "a", "bleu": 5.5, "bleu_low": 4.0, "bleu_high": 7.0, "bleu_signature": "nrefs:1"}
+    assert found == {
+        "label": "a", "values": values,
+        "shown": {"label": "a", "bleu": "5.50"}, "low": 4.0, "high": 7.0, "each": [5, 6], "signature": "nrefs:1",
+        "failed": "It diverged.",
+    }  # fmt: skip
+    running = work_ladder._row({"label": "a", "failed": work_ladder.UNFINISHED, "perplexities": [3]}, {}, "perplexity")
+    assert (running["failed"], running["each"], running["low"], running["signature"]) == ("", [3], None, "")
+    assert work_ladder._row({"label": "a"}, {}, "bleu")["each"] == []
+
+
+def test_curves_are_means_over_seeds_with_an_interval_from_three_on():
+    points = [((10.0, 1.0, 2.0 + seed), (20.0, 2.0 + seed, 1.0)) for seed in range(3)]
+    curves = [Curve("a", seed, one) for seed, one in enumerate(points)]
+    curves += [Curve("b", seed, points[0]) for seed in range(2)]
+    counted = Curve("n", 1, ((5.0, 0.5, 3.0),), counted=True)
+    a, b, n = work_ladder._curves(SimpleNamespace(curves=[counted, *curves]))
+    low, high = student_interval([2.0, 3.0, 4.0])
+    assert (a["label"], a["counted"], a["tokens"], a["seconds"]) == ("a", False, [10.0, 20.0], [1.0, 3.0])
+    assert a["perplexity"] == pytest.approx([math.exp(3.0), math.e])
+    assert (a["low"], a["high"]) == (pytest.approx([math.exp(low), math.e]), pytest.approx([math.exp(high), math.e]))
+    assert "low" not in b
+    assert n == {
+        "label": "n",
+        "counted": True,
+        "tokens": [5.0],
+        "seconds": [0.5],
+        "perplexity": [pytest.approx(math.exp(3))],
+    }
+
+
+def test_the_best_of_k_trials_is_shown_of_each_system_that_had_one():
+    trials = {"a": [{"loss": 2.0}, {"loss": 1.0}], "b": [{"loss": None}, {"loss": None}], "c": [{"loss": 3.0}] * 2}
+    found = {one["label"]: one for one in work_ladder._tuning(SimpleNamespace(trials=trials))}
+    assert list(found) == ["a", "c"]
+    assert found["a"]["k"] == [1, 2]
+    assert found["a"]["perplexity"] == pytest.approx([math.exp(1.5), math.e])
+    assert found["c"]["low"] == found["c"]["high"] == pytest.approx([math.exp(3.0)] * 2)
+    assert found["a"]["low"][0] < found["a"]["perplexity"][0] < found["a"]["high"][0]
+    assert work_ladder._tuning(SimpleNamespace(trials={})) == []
+
+
+def test_samples_continue_one_prompt_or_translate_the_same_sentences(monkeypatch):
+    order = [{"label": "a", "sample": "x y"}, {"label": "b", "sample": "x z"}]
+    plan = SimpleNamespace(facts={"prompt": "x", "examples": [1]})
+    task = SimpleNamespace(name="language model")
+    made = SimpleNamespace(order=order, plan=plan, task=task, results={})
+    assert work_ladder._samples(made) == [{"given": {"begins": "x"}, "written": {"a": "x y", "b": "x z"}}]
+    made.order = []
+    assert work_ladder._samples(made) == []
+    monkeypatch.setattr(work_ladder, "read_test", lambda plan: (["s0", "s1"], ["r0", "r1"]))
+    made.order, made.task = order, SimpleNamespace(name="translation")
+    made.results = {
+        ("a", 1): {"failed": "no"}, ("b", 1): {"evaluation": {"translations": ["b0", "b1"]}},
+        ("a", 2): {"evaluation": {"translations": ["a0", "a1"]}},
+        ("b", 2): {"evaluation": {"translations": ["c0", "c1"]}},
+    }  # fmt: skip
+    assert work_ladder._samples(made) == [
+        {"given": {"source": "s1", "reference": "r1"}, "written": {"a": "a1", "b": "b1"}}
+    ]
+
+
+# -- held-out sentences ----------------------------------------------------------------------------------------------
+
+
+def test_held_out_pairs_are_the_first_of_validation_without_empty_sources(tmp_path, monkeypatch):
+    assert (held_out.LOOKED_AT, held_out.MOST_COUNTED, held_out.MOST_VALIDATED) == (200, 1_000_000, 100_000)
+    sources = [f"s{n}" if n % 10 else " " for n in range(250)]
+    valid = SimpleNamespace(sources=sources, targets=[f"t{n}" for n in range(250)])
+    other = SimpleNamespace(sources=["x"], targets=["y"])
+    splits = {"train": other, "valid": valid}
+    monkeypatch.setattr(held_out, "open_recipe", lambda path: None)
+    monkeypatch.setattr(held_out, "has_source", lambda recipe: True)
+    monkeypatch.setattr(held_out, "pairs_of", lambda path, recipe: SimpleNamespace(splits=splits))
+    try:
+        assert held_out.held_out(tmp_path) == [(f"s{n}", f"t{n}") for n in range(200) if n % 10]
+        del splits["valid"]
+        assert len(held_out.held_out(tmp_path)) == 180  # as it was read
+        (tmp_path / "run.json").write_text("{}")  # another run of this name
+        assert held_out.held_out(tmp_path) == [("x", "y")]
+    finally:
+        held_out._held_out.cache_clear()
+
+
+def test_the_bigram_of_a_translator_is_counted_on_its_targets(tmp_path, monkeypatch):
+    tokenizer = SimpleNamespace(encode=lambda line: [ord(sign) - 96 for sign in line], eos=0, vocabulary=5)
+    monkeypatch.setattr(held_out, "MOST_COUNTED", 6)
+    assert held_out._tokens(tokenizer, ["ab", "c", "d", "a"]).tolist() == [1, 2, 0, 3, 0, 4, 0]
+    monkeypatch.setattr(held_out, "MOST_COUNTED", 5)
+    assert held_out._tokens(tokenizer, ["ab", "c", "d", "a"]).tolist() == [1, 2, 0, 3, 0]
+    assert held_out._tokens(tokenizer, []).tolist() == []
+    lines = ["ab", "abc", "ab", "ba"]
+    splits = {"train": SimpleNamespace(targets=lines), "valid": SimpleNamespace(targets=["ab"])}
+    monkeypatch.setattr(held_out, "MOST_COUNTED", 100)
+    monkeypatch.setattr(held_out, "open_recipe", lambda path: None)
+    monkeypatch.setattr(held_out, "has_source", lambda recipe: True)
+    monkeypatch.setattr(held_out, "open_tokenizers", lambda path, recipe: SimpleNamespace(target=tokenizer))
+    monkeypatch.setattr(held_out, "pairs_of", lambda path, recipe: SimpleNamespace(splits=splits))
+    model = NGram(5, Settings(order=2))
+    model.count(held_out._tokens(tokenizer, lines))
+    loss = float(model.loss(torch.tensor([[0, 1, 2]]), torch.tensor([[1, 2, 0]]))[0].mean())
+    try:
+        assert held_out._bigram(tmp_path, 1) == pytest.approx(math.exp(loss), rel=1e-5)
+        splits["valid"].targets = []
+        assert held_out._bigram(tmp_path, 1) is not None  # as it was counted
+        assert held_out._bigram(tmp_path, 2) is None
+        tokenizer.eos = 2
+        splits["valid"].targets = ["ab"]
+        assert held_out._bigram(tmp_path, 3) is None
+    finally:
+        held_out._bigram.cache_clear()
+
+
+def test_only_a_trained_model_is_compared_with_a_bigram(tmp_path, monkeypatch):
+    notes = {"validation_loss": 2.0, "step": 5}
+    monkeypatch.setattr(held_out, "read_note", lambda path: notes)
+    monkeypatch.setattr(held_out, "_bigram", lambda path, changed: 9.5)
+    nothing = {"perplexity": None, "step": None, "bigram": None}
+    assert held_out.progress_of(tmp_path) == nothing  # it has no weights yet
+    (tmp_path / "model.safetensors").write_text("")
+    assert held_out.progress_of(tmp_path) == {"perplexity": pytest.approx(math.exp(2.0)), "step": 5, "bigram": 9.5}
+    for other in ({"step": 0}, {"step": 1.5}, {"validation_loss": 2}, {"accuracy": 0.5}, {"step": None}):
+        notes = {"validation_loss": 2.0, "step": 5} | other
+        assert held_out.progress_of(tmp_path) == nothing, other
+
+    def gone(path, changed):
+        raise RegardError("gone")
+
+    notes = {"validation_loss": 2.0, "step": 5}
+    monkeypatch.setattr(held_out, "_bigram", gone)
+    assert held_out.progress_of(tmp_path)["bigram"] is None
+
+
+def test_a_tokenizer_that_no_text_was_held_out_for_has_no_figures(text):
+    tokenizer = Tokenizer.train(["ab cd"] * 3, "char")
+    assert work_text._tried(tokenizer, []) is None
+    assert work_text._tried(tokenizer, ["...", ""]) is None
+    found = work_text._tried(tokenizer, ["ab cd", "ab xd"])
+    assert found == {"tokens_per_word": 10 / 4, "unknown": 1 / 10, "used": 6}
+
+
+def test_what_this_machine_measured_comes_before_folders(measured, monkeypatch):
+    folder, _ = measured
+    record = SimpleNamespace(as_json=lambda: {"verdict": "holds", "label": "here", "quick": ""})
+    asked = []
+    monkeypatch.setattr(work_claims, "record_of", lambda claim, quick, device, knobs: (quick, device, knobs))
+    monkeypatch.setattr(work_claims, "read_record", lambda where: asked.append(where) or (record if where[0] else None))
+    found = work_claims.one(folder, OneClaim(name="hull"))
+    assert (found["sources"], found["source"], found["report"]) == (
+        [work_claims.HERE, "full", "quick"],
+        work_claims.HERE,
+        False,
+    )
+    assert found["result"]["label"] == "here"
+    assert asked == [(False, "cpu", {}), (True, "cpu", {})]

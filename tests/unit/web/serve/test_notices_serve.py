@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import threading
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -15,10 +16,13 @@ from starlette.requests import Request
 from regard.base.errors import RegardError
 from regard.base.fields import FieldError, WholeField
 from regard.decoding.beam import Beam
+from regard.decoding.engine import Prompt
 from regard.decoding.growing_text import Until
 from regard.web.serve import (
     access_log,
     api_server,
+    chat_api,
+    completions_api,
     inputs_api,
     openapi,
     requests,
@@ -33,6 +37,7 @@ from regard.web.serve.requests import BadRequest, DetectRequest, TranslateReques
 from regard.web.serve.scheduler import Failed, Job, Scheduler, failure
 from regard.web.serve.served_models import Full, Served, files_of, languages_of, longest_of, refuse_length
 from regard.web.serve.server_metrics import Measured, Metrics
+from regard.web.serve.tokenize_api import Tokenization
 from regard.web.serve.translation_api import Translations
 from regard.web.serve.workers import LanguageWorker, SentenceJob, TranslationWorker
 
@@ -581,6 +586,19 @@ def test_the_language_is_that_of_the_surest_translator_times_what_it_knows():
     assert (models.asked[-1][2].n_best, models.asked[-1][2].width >= 3) == (3, True)
 
 
+def test_a_language_that_hardly_fits_is_hardly_certain_and_one_that_cannot_be_read_not_at_all():
+    models = Surely(PAIRS, {"a": (-6.0, 1.0), "b": (-7.0, 0.0), "c": (-0.1, 1.0)})
+    found = asyncio.run(models.detect(DetectRequest.read({"q": "x. Y! Z? Not read."})))
+    assert [(one["language"], one["confidence"]) for one in found] == [("fr", 90.5), ("en", 0.2), ("de", 0.0)]
+    assert [sentences for _, sentences, _ in models.asked] == [["x.", "Y!", "Z?"]] * 3
+    nothing = asyncio.run(models.detect(DetectRequest.read({"q": " — "})))
+    assert {one["confidence"] for one in nothing} == {0.0}
+    both = Surely({"a": ("en", "fr"), "b": ("en", "de")}, {"a": (-2.0, 1.0), "b": (-1.0, 1.0)})
+    assert asyncio.run(both.detect(DetectRequest.read({"q": "x"}))) == [{"confidence": 36.8, "language": "en"}]
+    with pytest.raises(FieldError, match="no translator here can read this text"):
+        asyncio.run(Surely({}, {}).detect(DetectRequest.read({"q": "x"})))
+
+
 def test_many_texts_come_back_as_many_and_a_language_into_itself_as_it_was():
     models = Surely(PAIRS, dict.fromkeys(PAIRS, (-0.1, 1.0)))
     same = asyncio.run(models.translate(TranslateRequest.read({"q": ["x", "y"], "source": "en", "target": "en"})))
@@ -602,8 +620,690 @@ def test_languages_and_settings_are_those_of_the_translators():
     assert models.settings(True)["language"] == {
         "source": {"code": "auto", "name": "Auto Detect"}, "target": {"code": "fr", "name": "French"},
     }  # fmt: skip
+    two = Surely({"a": ("en", "fr"), "b": ("en", "de")}, {}).settings(False)
+    assert two["language"]["source"]["code"] == "auto"
     alone = Surely({"a": ("en", "fr")}, {}).settings(False)
     assert alone["language"]["source"] == {"code": "en", "name": "English"}
     assert (alone["keyRequired"], models.settings(True)["keyRequired"], models.settings(True)["apiKeys"]) == (
         False, True, True,
     )  # fmt: skip
+
+
+# -- models and their workers ----------------------------------------------------------------------------------------
+
+
+class Kind:
+    """A worker that only knows its run."""
+
+    between_languages, in_bf16, busy = False, True, False
+
+    def __init__(self, run):
+        self.run = run
+
+
+@pytest.fixture
+def offered(tmp_path, monkeypatch):
+    """ServedModels over folders of any name, without a model: offered("a", "b"); `loads` has what was read."""
+    loads, refused = [], set()
+
+    def load(folder, *, weights, device):
+        if folder.name in refused:
+            raise served_models.NotServed(f"{folder.name} is an n-gram.")
+        loads.append((folder.name, weights, device))
+        made = SimpleNamespace(model=f"model {folder.name}", name=folder.name)
+        made.to = lambda device: loads.append((folder.name, "to", device))
+        return made
+
+    monkeypatch.setattr(served_models, "load", load)
+    monkeypatch.setattr(served_models, "worker_of", lambda run: Kind)
+    monkeypatch.setattr(served_models, "task_of", lambda run: "task")
+    monkeypatch.setattr(served_models, "set_precision", lambda model, precision: loads.append((model, precision)))
+
+    def make(*names, **options):
+        for name in names:
+            (tmp_path / name).mkdir(exist_ok=True)
+        return served_models.ServedModels([tmp_path / name for name in names], languages={}, places=3, **options)
+
+    return SimpleNamespace(make=make, loads=loads, refused=refused, root=tmp_path)
+
+
+def test_every_run_is_read_as_it_was_asked_and_those_that_no_api_is_for_are_skipped(offered, capsys):
+    offered.refused.add("b")
+    models = offered.make("a", "b", "c", weights="last", device="cpu", precision="bf16")
+    assert offered.loads == [("a", "last", "cpu"), ("model a", "bf16"), ("c", "last", "cpu"), ("model c", "bf16")]
+    assert list(models.by_name) == list(models.folders) == ["a", "c"]
+    assert [served.places for served in models.by_name.values()] == [3, 3]
+    assert models.scheduler.workers == [served.worker for served in models.by_name.values()]
+    assert "skipped: b is an n-gram." in capsys.readouterr().err
+    offered.refused.update("ac")
+    with pytest.raises(served_models.NotServed, match=r"^a is an n-gram\.$"):  # there is nothing to offer
+        offered.make("a", "b")
+    assert "skipped" not in capsys.readouterr().err
+    offered.refused.clear()
+    with pytest.raises(RegardError, match="Two runs are called a: rename the folder of one of them"):
+        served_models.ServedModels([offered.root / "a", offered.root / "a"], languages={}, places=1)
+    with pytest.raises(RegardError, match="--languages names 'a', which is not one of the translators: a"):
+        served_models.ServedModels([offered.root / "a"], languages={"a": ("en", "fr")}, places=1)
+    with pytest.raises(RegardError, match="--engine ctranslate2 applies only to translators"):
+        offered.make("a", engine="ctranslate2")
+    for wrong in ({"precision": "fp8"}, {"engine": "marian"}):
+        with pytest.raises(RegardError, match="must be"):
+            offered.make("a", **wrong)
+
+
+def test_a_run_that_changed_is_taken_up_and_one_that_cannot_be_read_stays(offered, monkeypatch, capsys, caplog):
+    models = offered.make("a", "b", "c", "d", device="cpu")
+    before = {name: served.worker for name, served in models.by_name.items()}
+    offered.loads.clear()
+    failing = {"b": RegardError("It is damaged."), "c": KeyError("secret"), "d": None}
+    read, tasks = models._load, {"old": "task", "new": "task"}
+
+    def load(folder, device):
+        if failing.get(folder.name):
+            raise failing[folder.name]
+        return read(folder, device)
+
+    async def call(function):
+        return function()
+
+    async def life():
+        models._load, models.scheduler.call = load, call
+        await models.reload()
+        assert offered.loads == []  # nothing has changed
+        for name in "abc":
+            (offered.root / name / "run.json").write_text("{}")
+        await models.reload()
+
+    asyncio.run(life())
+    assert ("a", "best", "cpu") in offered.loads
+    assert offered.loads[-1] == ("a", "to", "cpu")  # read beside the models, and moved among them
+    assert [models.by_name[name].worker is before[name] for name in "abcd"] == [False, True, True, True]
+    assert [models.seen[name] == files_of(offered.root / name) for name in "abcd"] == [True, False, False, True]
+    said = capsys.readouterr().err
+    assert "a was replaced" in said
+    assert "b was not reloaded: It is damaged." in said
+    assert "c was not reloaded: it could not be read (KeyError)." in said
+    assert "secret" not in said
+    assert any("could not be loaded" in record.message for record in caplog.records)
+    assert models.scheduler.workers == [served.worker for served in models.by_name.values()]
+    monkeypatch.setattr(served_models, "task_of", lambda run: id(run))
+    (offered.root / "d" / "run.json").write_text("{}")
+    asyncio.run(models.reload())
+    assert "d was not reloaded: " in (said := capsys.readouterr().err)
+    assert "now holds a model for a different task: restart the server" in said
+    assert tasks
+
+
+def test_a_replaced_worker_stays_until_it_has_ended(offered):
+    models = offered.make("a")
+    busy, idle = Kind(None), Kind(None)
+    busy.busy = True
+    new = models.by_name["a"].worker
+    models.scheduler.workers = [busy, idle, new]
+    models._exchange()
+    assert models.scheduler.workers == [new, busy]
+
+
+def test_reloads_follow_each_other_and_none_is_forgotten(offered):
+    models, order = offered.make("a"), []
+
+    async def reload():
+        order.append("begin")
+        await asyncio.sleep(0)
+        order.append("end")
+
+    async def life():
+        models.reload = reload
+        models.reload_soon()
+        models.reload_soon()
+        assert len(models.reloads) == 2
+        await asyncio.gather(*models.reloads)
+        await asyncio.sleep(0)
+        return models.reloads
+
+    assert asyncio.run(life()) == set()
+    assert order == ["begin", "end", "begin", "end"]
+
+
+def test_what_a_client_no_longer_waits_for_is_taken_out_wherever_it_is():
+    worker = LanguageWorker.__new__(LanguageWorker)
+    worker.waiting, worker.scoring, cancelled = workers.deque(), workers.deque(), []
+    engine = SimpleNamespace(cancel=cancelled.append)
+    writing, waiting, other = (workers.TextJob.__new__(workers.TextJob) for _ in range(3))
+    scoring, gone = (workers.ScoreJob.__new__(workers.ScoreJob) for _ in range(2))
+    worker.writing = {writing: (engine, "text")}
+    for job in (waiting, scoring):
+        worker.submit(job)
+    assert (list(worker.waiting), list(worker.scoring)) == ([waiting], [scoring])
+    for job in (gone, other):
+        worker.cancel(job)  # nowhere
+    assert (len(worker.waiting), len(worker.scoring), worker.busy) == (1, 1, True)
+    for job in (scoring, waiting, writing):
+        worker.cancel(job)
+    assert (worker.waiting, worker.scoring, worker.writing, worker.busy) == (
+        workers.deque(),
+        workers.deque(),
+        {},
+        False,
+    )
+    assert cancelled == ["text"]
+
+
+def test_a_translator_that_gives_up_answers_everybody():
+    worker, posted = TranslationWorker.__new__(TranslationWorker), []
+    worker.waiting = workers.deque(Job.__new__(Job) for _ in range(2))
+    jobs, error = list(worker.waiting), ValueError("no")
+    worker.give_up(error, lambda job, found: posted.append((job, found, job.over)))
+    assert posted == [(job, error, True) for job in jobs]
+    assert not worker.busy
+
+
+@pytest.mark.parametrize(("device", "counts"), [("cpu", []), ("cuda", [1, 2, 4, 5])])
+def test_a_gpu_is_warm_in_every_number_of_rows_that_it_records(device, counts, monkeypatch):
+    begun, steps = [], []
+
+    def submit(prompt, *, max_tokens, number):
+        assert (prompt, max_tokens) == ([7], workers.WARM_UP)
+        begun.append(number)
+        return SimpleNamespace(done=False)
+
+    texts = []
+
+    class Engine:
+        eos = 7
+
+        def submit(self, *words, **named):
+            texts.append(submit(*words, **named))
+            return texts[-1]
+
+        def step(self):
+            steps.append(len(texts))
+            next(text for text in texts if not text.done).done = True  # not all end at once
+
+    worker = LanguageWorker.__new__(LanguageWorker)
+    worker.run, worker.rows = SimpleNamespace(model=SimpleNamespace(device=SimpleNamespace(type=device))), 5
+    monkeypatch.setattr(worker, "_engine", lambda sampling: Engine())
+    worker.warm_up()
+    assert begun == [number for count in counts for number in range(count)]
+    assert len(steps) == sum(counts)
+
+
+def test_texts_begin_while_there_are_rows_and_scores_come_first():
+    worker, posted, submitted = LanguageWorker.__new__(LanguageWorker), [], []
+    worker.rows, worker.engines, worker.writing = 2, {}, {}
+    worker.waiting, worker.scoring = workers.deque(), workers.deque()
+
+    class Text:
+        done = new = False
+
+        def take(self):
+            return [1]
+
+    def submit(prompt, **how):
+        submitted.append((prompt, how))
+        return Text()
+
+    engine = SimpleNamespace(submit=submit, step=lambda: None)
+    worker._engine = lambda sampling: engine
+    worker.run = SimpleNamespace(token_scores=lambda tokens, top: ("scores", tokens, top))
+
+    async def life():
+        def job(number, live=False):
+            return workers.TextJob(
+                f"p{number}", None, max_tokens=9, lines=1, seed=5, number=number, live=live, events=None
+            )
+
+        jobs = [job(0), job(1, live=True), job(2)]
+        scores = [workers.ScoreJob([1], 0), workers.ScoreJob([2], 3)]
+        for one in (*jobs, *scores):
+            worker.submit(one)
+
+        def step():
+            posted.clear()
+            worker.step(lambda job, found: posted.append((job, found)))
+            return list(posted)
+
+        assert step() == [(scores[0], ("scores", [1], 0))]
+        assert [prompt for prompt, _ in submitted] == ["p0", "p1"]
+        assert submitted[0][1] == {"max_tokens": 9, "lines": 1, "seed": 5, "number": 0}
+        for _, text in worker.writing.values():
+            text.new = True
+        found = step()
+        assert found == [(scores[1], ("scores", [2], 3)), (jobs[1], (jobs[1], [1], False))]  # only one is live
+        worker.writing[jobs[0]][1].done = True
+        assert step()[0] == (jobs[0], (jobs[0], [1], True))
+        assert (jobs[0].over, jobs[1].over) == (True, False)
+        assert list(worker.writing) == [jobs[1]]
+        step()
+        assert list(worker.writing) == [jobs[1], jobs[2]]
+
+    asyncio.run(life())
+
+
+# -- streams and clients that leave ----------------------------------------------------------------------------------
+
+
+def streamed(events, disconnects=False):
+    sent = []
+
+    async def receive():
+        if disconnects:
+            return {"type": "http.disconnect"}
+        await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    async def life():
+        scope = {"type": "http", "path": "/v1/completions", "method": "POST", "headers": []}
+        await api_server.EventStream("data: 1\n\n", events)(scope, receive, send)
+
+    asyncio.run(life())
+    return sent
+
+
+def test_a_stream_ends_with_what_went_wrong_in_the_middle_of_it():
+    closed = []
+
+    async def events(error):
+        try:
+            yield "data: é\n\n"
+            if error:
+                raise error
+        finally:
+            closed.append(error)
+
+    start, *bodies, end = streamed(events(None))
+    assert (start["status"], dict(start["headers"])[b"content-type"]) == (200, b"text/event-stream; charset=utf-8")
+    assert b"content-length" not in dict(start["headers"])
+    assert [one["body"].decode() for one in bodies] == ["data: 1\n\n", "data: é\n\n"]
+    assert all(one["more_body"] for one in bodies)
+    assert end == {"type": "http.response.body", "body": b"", "more_body": False}
+    error = Failed("It failed.", 400)
+    _, *bodies, end = streamed(events(error))
+    told = json.loads(bodies[-1]["body"].removeprefix(b"data: "))["error"]
+    assert (told["message"], told["type"]) == ("It failed.", "invalid_request_error")
+    assert bodies[-1]["body"].endswith(b"\n\n")
+    assert (end["more_body"], closed) == (False, [None, error])
+
+
+def test_who_leaves_ends_the_work_and_nobody_waits_for_ever(monkeypatch):
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("work")
+
+    async def leaving():
+        return {"type": "http.disconnect"}
+
+    async def staying():
+        await asyncio.Event().wait()
+
+    def awaited(receive, answer):
+        request = SimpleNamespace(receive=receive)
+        return asyncio.run(api_server.unless_left(request, answer))
+
+    async def five():
+        return 5
+
+    assert awaited(staying, five()) == 5
+    with pytest.raises(api_server.ClientLeft):
+        awaited(leaving, work())
+    monkeypatch.setattr(api_server, "SECONDS", 0)
+    with pytest.raises(TimeoutError):
+        awaited(staying, work())
+    assert ended == ["work"] * 2
+    messages = iter([{"type": "http.request"}, {"type": "http.request"}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(messages)
+
+    asyncio.run(api_server._left(receive))
+    assert list(messages) == []
+    assert refused(api_server.ClientLeft()).status_code == 499  # for the log and the numbers
+    slow = refused(TimeoutError())
+    assert json.loads(slow.body)["error"]["message"].startswith("The request took longer than 0 seconds")
+
+
+def test_only_requests_are_counted_and_logged():
+    passed = []
+
+    async def app(scope, receive, send):
+        passed.append(scope["type"])
+
+    metrics, stream = Metrics(), io.StringIO()
+    for made in (Measured(app, metrics, {"/known"}), AccessLog(app, stream)):
+        asyncio.run(made({"type": "lifespan"}, None, None))
+    assert passed == ["lifespan"] * 2
+    assert stream.getvalue() == ""
+    assert not any(name == "regard_requests_total" for name, *_ in counted(metrics))
+    made = answer([choice(0, [1], [7, 7])])
+    metrics.count(made, 0.0)  # no token came
+    assert ("regard_first_token_seconds_count", "m") not in counted(metrics)
+    assert counted(metrics)["regard_tokens_total", "completion", "m"] == 2
+
+
+# -- bodies and words ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b"[" * 100_000, "is not JSON"), (b"[]", "is not JSON"), (b"{", "is not JSON"), (b"", "is not JSON"),
+     (b'{"a": "\\ud800"}', "not valid Unicode"), (b"\xff{}", "not valid Unicode"),
+     ('{"a": 1}'.encode("utf-16"), "not valid Unicode"), (b'{"a": ' + b"[" * 100_000, "is not JSON")],
+    ids=range(8),
+)  # fmt: skip
+def test_a_body_is_one_object_in_utf8(body, said):
+    with pytest.raises(BadRequest, match=said) as error:
+        requests.read_object(body)
+    assert (error.value.status, error.value.code, error.value.field) == (400, None, None)
+    assert str(error.value).startswith("The body is not ")
+
+
+def test_a_body_may_begin_with_a_mark_and_a_form_has_its_fields_once():
+    assert requests.read_object(b'\xef\xbb\xbf{"a": "\xc3\xa9"}') == {"a": "é"}
+    form = "application/x-www-form-urlencoded"
+    assert requests.read_body(b"q=a+b&q=&source=en", f" {form.upper()} ; charset=utf-8") == (
+        {"q": ["a b", ""], "source": "en"}, True,
+    )  # fmt: skip
+    assert requests.read_body(b"q=a&x=", form) == ({"q": "a", "x": ""}, True)
+    assert requests.read_body(b'{"q": "a"}', "text/plain") == ({"q": "a"}, False)
+    fields = 2 * requests.TEXTS
+    assert len(requests.read_body(b"&".join([b"q=a"] * fields), form)[0]["q"]) == fields
+    for wrong in (b"&".join([b"q=a"] * (fields + 1)), b"q=%ff", b"\xff"):
+        with pytest.raises(BadRequest, match="is not a UTF-8 form"):
+            requests.read_body(wrong, form)
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [({"enum": ["a", None, ""]}, 'a, ""'), ({"const": "chat"}, "chat"), ({"type": ["string", "null"]}, "string"),
+     ({"type": "integer", "minimum": 0, "maximum": 9}, "integer, 0 to 9"),
+     ({"type": "integer", "minimum": 0}, "integer"),
+     ({"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "string"}]}, "string"),
+     ({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, "string or list of strings"),
+     ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}, "list of lists of integers"),
+     ({"type": "array"}, "array"), ({"type": "object"}, "object"), ({}, "")],
+)  # fmt: skip
+def test_a_field_is_described_in_a_few_words(field, said):
+    assert openapi._kind(field) == said
+
+
+def test_the_document_names_what_is_served_and_whether_a_token_is_needed():
+    plain, whole = openapi.document([], [], False), openapi.document(["m"], ["de", "en"], True)
+    assert "security" not in plain
+    assert whole["security"] == [{"token": []}]
+    schemas = whole["components"]["schemas"]
+    assert schemas["CompletionRequest"]["properties"]["model"]["enum"] == ["m"]
+    assert schemas["ChatRequest"]["properties"]["model"]["enum"] == ["m"]
+    translate = schemas["TranslateRequest"]["properties"]
+    assert (translate["source"]["enum"], translate["target"]["enum"]) == (["de", "en", "auto"], ["de", "en"])
+    bare = plain["components"]["schemas"]
+    assert "enum" not in bare["CompletionRequest"]["properties"]["model"]
+    assert "enum" not in bare["TranslateRequest"]["properties"]["source"]
+    codes = {path: sorted(next(iter(methods.values()))["responses"]) for path, methods in whole["paths"].items()}
+    posted = ["200", "400", "401", "403", "404", "408", "413", "421", "503"]
+    assert codes["/v1/completions"] == codes["/tokenize"] == posted
+    assert codes["/translate"] == codes["/detect"] == [code for code in posted if code != "404"]
+    assert codes["/health"] == ["200", "401", "421"]
+    for path in ("/translate", "/v1/completions"):
+        kinds = set(whole["paths"][path]["post"]["requestBody"]["content"])
+        assert ("application/x-www-form-urlencoded" in kinds) == (path == "/translate")
+        assert whole["paths"][path]["post"]["requestBody"]["required"] is True
+    assert set(whole["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"]) == {
+        "application/json", "text/event-stream",
+    }  # fmt: skip
+    page = openapi.page(whole)
+    assert "<code>model</code> (required)" in page
+    assert "; default: 16</td>" in page
+    assert "<td>number, 0 to 2</td>" in page
+
+
+# -- what begins a completion ----------------------------------------------------------------------------------------
+
+
+class Asked:
+    """Models of which one writes; `ready` has the constraints that were compiled."""
+
+    def __init__(self, begin=1, eos=2, context=64):
+        self.ready = []
+        tokenizer = SimpleNamespace(begin=begin, eos=eos, vocabulary=9, decode=lambda tokens: "x" * len(tokens),
+                                    encode=lambda text: [5] * len(text))  # fmt: skip
+        self.run = SimpleNamespace(
+            tokenizer=tokenizer, model=SimpleNamespace(context=context), constraints=self, chat_template="",
+            opening=lambda prompt, exact: Prompt([begin, *[5] * len(prompt)]),
+        )  # fmt: skip
+        worker = LanguageWorker.__new__(LanguageWorker)
+        worker.run = self.run
+        served = Served.__new__(Served)
+        served.name, served.worker, served.created, served.lock = "m", worker, 7, threading.Lock()
+        self.by_name, self.language_models, self.languages = {"m": served}, {"m": served}, {"fr": ("en", "fr")}
+
+    def begin(self, sampling):
+        self.ready.append(sampling)
+
+    def ask(self, ends=(), **more):
+        asked = requests.CompletionRequest.read({"model": "m", "prompt": "abc", **more})
+        return asyncio.run(completions_api.Completions(self).begin(asked, ends))
+
+
+REGEX = {"structured_outputs": {"regex": "a+"}}
+
+
+@pytest.mark.parametrize(
+    ("eos", "more", "ends", "lines", "live"),
+    [
+        (2, {}, {2}, 1, False), (1, {}, set(), 0, False), (1, REGEX, {1}, 0, False), (2, REGEX, {2}, 1, False),
+        (1, {"stream": True}, set(), 0, True), (1, {"stop": "x"}, set(), 0, True), (1, {"ends": [7]}, {7}, 0, True),
+        (1, {"ends": [7]} | REGEX, {1, 7}, 0, True),
+    ],
+)  # fmt: skip
+def test_a_text_ends_where_its_model_or_its_constraint_ends_it(eos, more, ends, lines, live):
+    models = Asked(begin=1, eos=eos)
+    (choice,) = models.ask(**more).choices
+    assert (set(choice.ends), choice.job.lines, choice.job.live) == (ends, lines, live)
+    assert len(models.ready) == ("structured_outputs" in more)
+
+
+def test_every_prompt_has_its_own_texts_with_their_numbers():
+    models = Asked()
+    made = models.ask(prompt=["ab", "c"], best_of=3, n=2, seed=11, max_tokens=4)
+    jobs = [choice.job for choice in made.choices]
+    assert [choice.index for choice in made.choices] == list(range(6))
+    assert [job.number for job in jobs] == [0, 1, 2] * 2
+    assert [len(choice.read) for choice in made.choices] == [2] * 3 + [1] * 3
+    assert {(job.seed, job.max_tokens) for job in jobs} == {(11, 4)}
+    assert len({id(job.events) for job in jobs}) == 1  # which the answer waits for
+    assert models.ask(prompt=[[1, 5, 6]]).choices[0].bounded is True
+    assert models.ask(prompt=[[5, 6]]).choices[0].bounded is False
+    models.ask(prompt="a" * 59, max_tokens=4)
+    models.ask(prompt=[[1, *[5] * 59]], max_tokens=4)  # the boundary counts once
+    for prompt in ("a" * 60, [[1, *[5] * 60]], [[5] * 60]):
+        with pytest.raises(BadRequest, match="m has a context of 64 tokens, but this request needs 65") as error:
+            models.ask(prompt=prompt, max_tokens=4)
+        assert (error.value.field, error.value.code, error.value.status) == ("prompt", "context_length_exceeded", 400)
+
+
+CHOICE, SCHEMA = {"choice": ["a"]}, {"response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [({}, True), (REGEX, True), (SCHEMA, True), ({"structured_outputs": CHOICE}, True),
+     ({"structured_outputs": CHOICE | {"json": {}}}, False), ({"structured_outputs": CHOICE | {"regex": "a"}}, False),
+     (REGEX | SCHEMA, False), (SCHEMA | {"structured_outputs": {"json": {}}}, True),
+     ({"response_format": {"type": "text"}} | REGEX, True)],
+)  # fmt: skip
+def test_a_text_has_one_constraint_at_most(given, fits):
+    asked = requests.CompletionRequest.read({"model": "m", **given})
+    if fits:
+        assert asked.sampling.constrained == bool(given)
+    else:
+        with pytest.raises(FieldError, match="Only one constraint is allowed") as error:
+            print(asked.sampling)
+        assert error.value.field == "structured_outputs"
+
+
+def test_what_could_have_begun_a_stop_is_given_out_at_the_end():
+    made = choice(0, [1], [])
+    made.until, made.ends = Until(("xxy",)), frozenset([2])
+    assert (made.add([5, 5, 5], False), made.finish) == ("x", None)  # two of them are held back
+    assert (made.add([2], False), made.finish, made.text, made.tokens) == ("xx", "stop", "xxx", [5, 5, 5, 2])
+    assert [completions_api._finite(value) for value in (-float("inf"), -5e29, 0.0)] == [-1e30, -5e29, 0.0]
+
+
+def test_the_first_token_came_when_the_first_came(monkeypatch):
+    now, ended = iter([5.0, 6.0, 7.0]), []
+    monkeypatch.setattr(completions_api, "time", SimpleNamespace(time=lambda: 3.7, perf_counter=lambda: next(now)))
+    monkeypatch.setattr(Served, "use", lambda self, run: None)
+    scheduler = SimpleNamespace(submit=lambda worker, job: None, cancel=lambda worker, job: ended.append(job))
+
+    async def prepared():
+        made = await completions_api.Completions(models := Asked()).begin(
+            requests.CompletionRequest.read({"model": "m", "prompt": "abc", "n": 2, "max_tokens": 9})
+        )
+        models.scheduler = scheduler
+        made.served.inside, made.served.places = 0, 2
+        one, two = (each.job for each in made.choices)
+        made.ended = lambda: ended.append("ended")
+        batches = [[(one, [5], False)], [(one, [6, 7], True), (two, [8], False)], [(two, [4], False), (two, [3], True)]]
+
+        async def all_():
+            return batches.pop(0)
+
+        made.choices[0].job.all = all_
+        found = [[(each.index, piece) for each, piece in some] async for some in made._pieces()]
+        return made, found, [one, two]
+
+    made, found, jobs = asyncio.run(prepared())
+    assert found == [[(0, "x")], [(0, "xx"), (1, "x")], [(1, "xx")]]
+    assert (made.first_token, made.created) == (5.0, 3)
+    assert [(each.tokens, each.finish) for each in made.choices] == [([5, 6, 7], "length"), ([8, 4, 3], "length")]
+    assert ended == [*jobs, "ended"]
+    assert made.served.inside == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "most"),
+    [(14, {}, 50), (63, {}, 1), (64, {}, 1), (70, {}, 1), (14, {"max_tokens": 5}, 5),
+     (14, {"max_completion_tokens": 6}, 6), (14, {"max_tokens": 5, "max_completion_tokens": 6}, 6)],
+)  # fmt: skip
+def test_an_answer_may_fill_what_is_left_of_the_context(size, more, most, monkeypatch):
+    models, asked = Asked(), []
+    worker = models.by_name["m"].worker
+    worker.run.template, worker.run.reply_ends = "template", lambda: (frozenset([7]), ("</s>",))
+    models.by_name["m"].templating = asyncio.Lock()
+    monkeypatch.setattr(chat_api, "prompt_tokens", lambda messages, template, tokenizer, lock: [5] * size)
+
+    async def begin(question, ends):
+        asked.append((question, ends))
+        return SimpleNamespace(models=models, served=models.by_name["m"], worker=worker, question=question, choices=[])
+
+    completions = SimpleNamespace(find=lambda name: (models.by_name["m"], worker), begin=begin)
+    messages = [{"role": "user", "content": "a"}]
+    given = requests.ChatRequest.read({"model": "m", "messages": messages, "stop": "x", "seed": 4, **more})
+    made = asyncio.run(chat_api.Chats(completions).begin(given))
+    ((question, ends),) = asked
+    assert (question.max_tokens, question.prompt, question.stop) == (most, ([5] * size,), ("</s>", "x"))
+    assert (question.seed, ends, made.id.partition("-")[0]) == (4, frozenset([7]), "chatcmpl")
+
+
+def test_a_model_is_described_and_another_name_is_refused_with_what_to_use(monkeypatch):
+    models = Asked()
+    monkeypatch.setattr(completions_api, "task_of", lambda run: SimpleNamespace(name="language model"))
+    made = completions_api.Completions(models)
+    told = {"id": "m", "object": "model", "created": 7, "owned_by": "regard", "max_model_len": 64,
+            "task": "language model", "chat_template": "plain"}  # fmt: skip
+    assert made.list_models() == {"object": "list", "data": [told]}
+    models.run.chat_template = "{{ x }}"
+    assert made.model("m")["chat_template"] == "own"
+    for name, said in (("fr", "fr is a translator: use /translate"), ("x", 'no language model "x" here; available: m')):
+        with pytest.raises(BadRequest, match=said) as error:
+            made.find(name)
+        assert (error.value.field, error.value.status, error.value.code) == ("model", 404, "model_not_found")
+
+
+# -- chats, tokens and vectors ---------------------------------------------------------------------------------------
+
+
+def tokenizing(models=("m",), begin=1):
+    tokenizer = SimpleNamespace(
+        encode=lambda text: [5] * len(text), begin=begin, eos=2, token=lambda token: f"<{token}>", kind="bpe",
+        vocabulary=9, decode=lambda tokens: "" if tokens == [2] else "x" * len(tokens),
+    )  # fmt: skip
+    run = SimpleNamespace(tokenizer=tokenizer, template=SimpleNamespace(source="{{ x }}"),
+                          model=SimpleNamespace(context=64))  # fmt: skip
+    found = []
+
+    def find(name):
+        found.append(name)
+        return SimpleNamespace(lock=threading.Lock()), SimpleNamespace(run=run)
+
+    listed = SimpleNamespace(language_models=dict.fromkeys(models))
+    return Tokenization(SimpleNamespace(models=listed, find=find)), found
+
+
+def test_tokens_are_counted_with_the_boundary_unless_it_is_left_out():
+    made, found = tokenizing()
+
+    def ask(**more):
+        return asyncio.run(made.tokenize(requests.TokenizeRequest.read({"prompt": "abc", **more})))
+
+    assert ask() == {"count": 4, "max_model_len": 64, "tokens": [1, 5, 5, 5], "token_strs": None}
+    assert ask(add_special_tokens=False)["tokens"] == [5, 5, 5]
+    assert ask(return_token_strs=True)["token_strs"] == ["<1>", "<5>", "<5>", "<5>"]
+    assert ask(model="m")["count"] == 4
+    assert found == ["m"] * 4
+    for size in (served_models.SHORT, served_models.SHORT + 1):  # here, and beside the event loop
+        assert ask(prompt="a" * size, add_special_tokens=False)["count"] == size
+    info = made.info(requests.TokenizerInfoRequest.read({}))
+    assert info == {
+        "tokenizer_class": "bpe", "bos_token": "<2>", "eos_token": "<2>", "vocab_size": 9, "model_max_length": 64,
+        "chat_template": "{{ x }}",
+    }  # fmt: skip
+    for tokens, fits in (([0, 8], True), ([9], False), ([-1], False)):
+        asked = requests.DetokenizeRequest.read({"tokens": tokens})
+        if fits:
+            assert asyncio.run(made.detokenize(asked)) == {"prompt": "xx"}
+        else:
+            with pytest.raises(FieldError, match="token ids are 0 to 8"):
+                asyncio.run(made.detokenize(asked))
+    several, _ = tokenizing(("a", "b"))
+    with pytest.raises(BadRequest, match="model must be one of a, b, but is missing"):
+        several.find(None)
+    none, asked = tokenizing(())
+    none.find(None)
+    assert asked == [""]
+
+
+def test_a_long_request_is_read_in_pieces_and_has_one_place(monkeypatch):
+    served = SimpleNamespace(inside=1, places=2)
+    pieces, during = [], []
+
+    async def call(work):
+        during.append(served.inside)
+        return work()
+
+    inputs = inputs_api.Inputs(SimpleNamespace(scheduler=SimpleNamespace(call=call)))
+    texts = [str(n) for n in range(33)]
+    found = asyncio.run(inputs._each(served, texts, lambda some: pieces.append(some) or len(some)))
+    assert (found, [one for some in pieces for one in some], during, served.inside) == (
+        [16, 16, 1],
+        texts,
+        [2, 2, 2],
+        1,
+    )
+
+    def wrong(some):
+        raise RegardError("Text 1 is empty.")
+
+    with pytest.raises(BadRequest, match="Text 1 is empty") as error:
+        asyncio.run(inputs._each(served, texts, wrong))
+    assert (error.value.field, served.inside) == ("input", 1)
+    served.inside = 2
+    with pytest.raises(Full):
+        asyncio.run(inputs._each(served, texts, len))
+    assert served.inside == 2

@@ -228,6 +228,25 @@ def test_markup_stays_byte_for_byte(kept):
         assert segments.texts == ["one", "two"]
 
 
+@pytest.mark.parametrize(
+    ("html", "texts"),
+    [
+        ("<p translate=no><b>x</b></b>y</p>z", ["z"]), ("<b>x</b></b></b>y", ["x", "y"]),
+        ("<i translate=no>a<b>b<b>c</b>d</b>e</i>f", ["f"]), ("<i translate=no><b><b>a</i>b", ["b"]),
+        ("<p translate=yes>a</p>", ["a"]), ("<svg><circle/>a</svg>b", ["b"]), ("<svg><g>a</g>b</svg>c", ["c"]),
+        ("<br translate=no>a", ["a"]), ("<p class=notranslated>a</p>", ["a"]),
+        ("<p translate=no translate=yes>a</p>b", ["b"]), ("<i translate='no'/>a", []),
+        ("<!a>b?>c", ["b?>c"]), ("<?a>b?>c", ["c"]), ("a<p", ["a"]), ("a<p>", ["a"]), ("&lt;b&gt; &amp;", ["<b> &"]),
+        ("<div/>a", ["a"]), ("<i translate=no/>a", ["a"]),
+        ("<svg/>a", ["a"]), ("<svg><i translate=no/></svg>a", ["a"]),
+    ],
+)  # fmt: skip
+def test_texts_are_those_that_stand_in_no_element_whose_content_stays(html, texts):
+    segments = HtmlSegments(html)
+    assert segments.texts == texts
+    assert segments.filled(segments.texts) == html
+
+
 LETTERS = st.text(st.sampled_from("<>!-/?=\"' [](&;#aAdtscriptxmlve\n"), max_size=30)
 
 
