@@ -264,6 +264,19 @@ class CountsFrozen(Stack):
         return logits, {**state, "seen": state["seen"] + (0 if lengths is None else lengths == 0)}
 
 
+class FrozenOnly(Altered):
+    """11: a padded column changes the state, but only in a call for all rows or for some, of one kind of state."""
+
+    none_read, fixed = True, True
+
+    def alter(self, tokens, state, span, read):
+        hidden, past = read(tokens, state, span)
+        if span.lengths is None or tokens.size(1) > 1 or ("capacity" in state) != self.fixed:
+            return hidden, past
+        moved = SMALL * (span.lengths == 0)[:, None] * (bool(span.lengths.any()) != self.none_read)
+        return hidden, map_state(lambda leaf: leaf + moved, past)
+
+
 def variant(layer, **attributes):
     return type(layer.__name__, (layer,), attributes)
 
@@ -284,6 +297,8 @@ CLAUSES = [
     (built(variant(NoRows, shape=(3, 2))), 10, "the state's all has shape [3, 2] for 2 rows: rows come first"),
     (built(Stack, MovedOnly), 10, "reordering the state's rows and continuing changes the logits by"),
     (built(Stack, variant(MovedOnly, fixed=True)), 10, "reordering the state's rows and continuing changes the logits"),
+    (built(FrozenOnly), 11, "a call with length 0 changes the row's next prediction by"),
+    (built(variant(FrozenOnly, none_read=False, fixed=False)), 11, "a call with length 0 changes the row's next"),
     (built(CountsFrozen), 11, 'a call with length 0 changes state["seen"]'),
 ]
 

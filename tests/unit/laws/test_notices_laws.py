@@ -135,6 +135,7 @@ def test_a_learner_has_no_dropout_and_others_have(system):
     ]
     assert rates[0] == {0.0}
     assert 0.3 in rates[1]
+    assert [build(learner=learner).embedding.width for learner in (True, False)] == [32, 16]
     assert build(29).vocabulary == 29
 
 
@@ -259,6 +260,31 @@ def test_a_text_that_depends_on_its_batch_mates_breaks_law_7():
     beam_one_is_greedy(stack().double().eval(), RandomCase(3, 3, 5))
     with pytest.raises(Broken, match="a beam of 1 writes"):
         beam_one_is_greedy(stack(KnowsItsRow).double().eval(), RandomCase(3, 3, 5))
+
+
+class ByCompany(Stack):
+    """7: beside others it writes 4 again and again, alone 5."""
+
+    def predict(self, hidden):
+        logits = hidden.new_zeros(*hidden.shape[:-1], self.vocabulary)
+        return logits.index_fill(-1, torch.tensor(4 if len(logits) > 1 else 5), 1.0)
+
+
+class TranslatesByCompany(Seq2Seq):
+    predict = ByCompany.predict
+
+
+@pytest.mark.parametrize(("translates", "beam", "greedy"), [(False, 5, 4), (True, 4, 5)])
+def test_what_a_beam_wrote_and_what_greedy_decoding_wrote_are_not_confused(translates, beam, greedy):
+    """A beam reads prompts alone, and greedy decoding together; of translations it is the other way round."""
+    if translates:
+        model = TranslatesByCompany(17, Settings(layers=1, width=8, embedding=6)).double().eval()
+    else:
+        model = ByCompany(Embedding(17, 8), [GRU(8, 8)], Output(8, 17, tied=True, bias=False)).double().eval()
+    with pytest.raises(Broken) as broken:
+        beam_one_is_greedy(model, RandomCase(3, 3, 3))
+    said = f"a beam of 1 writes {[beam] * 3} but greedy decoding writes {[greedy] * 3}: "
+    assert str(broken.value).startswith(said)
 
 
 # -- translators -----------------------------------------------------------------------------------------------------
