@@ -256,6 +256,15 @@ class MovedOnly(KnowsItsRow):
         return y + SMALL * ((state["row"] != torch.arange(len(y))) & (state["row"] >= 0))[:, None, None]
 
 
+class Joined(Stack):
+    """10: rows that come to others notice that they are more."""
+
+    def forward(self, tokens, state=None, lengths=None):
+        logits, new = super().forward(tokens, {k: v for k, v in (state or {}).items() if k != "many"} or None, lengths)
+        many = torch.full((len(tokens),), len(tokens)) if state is None or "many" not in state else state["many"]
+        return logits + SMALL * (many < len(tokens))[:, None, None], {**new, "many": many}
+
+
 class CountsFrozen(Stack):
     """11: `seen` grows though the row read nothing, and nothing reads it."""
 
@@ -297,6 +306,7 @@ CLAUSES = [
     (built(variant(NoRows, shape=(3, 2))), 10, "the state's all has shape [3, 2] for 2 rows: rows come first"),
     (built(Stack, MovedOnly), 10, "reordering the state's rows and continuing changes the logits by"),
     (built(Stack, variant(MovedOnly, fixed=True)), 10, "reordering the state's rows and continuing changes the logits"),
+    (built(Joined), 10, "reordering the state's rows and continuing changes the logits by"),
     (built(FrozenOnly), 11, "a call with length 0 changes the row's next prediction by"),
     (built(variant(FrozenOnly, none_read=False, fixed=False)), 11, "a call with length 0 changes the row's next"),
     (built(CountsFrozen), 11, 'a call with length 0 changes state["seen"]'),

@@ -139,6 +139,14 @@ def test_a_learner_has_no_dropout_and_others_have(system):
     assert build(29).vocabulary == 29
 
 
+def test_laws_are_tried_on_models_that_are_small_and_have_everything_twice():
+    settings = builder("gpt")().settings
+    assert (settings.layers, settings.heads, settings.width) == (2, 2, 16)
+    assert settings.context >= 3 * max(draw.columns for draw in draws(builder("gpt")()))
+    learner = builder("gpt")(learner=True).settings
+    assert (learner.layers, learner.heads, learner.width, learner.context) == (1, 2, 32, settings.context)
+
+
 # -- learning --------------------------------------------------------------------------------------------------------
 
 
