@@ -117,6 +117,10 @@ def test_rotations_depend_on_the_distance_and_stretch_as_their_names_say():
     assert float(scaled[2]) == pytest.approx(1 / 8)  # it never turns within the context
     assert turns[1] > 4
     assert scaled[1] == 1.0
+    for turn, kept in ((1.0, 0.0), (1.75, 0.25), (2.5, 0.5), (4.0, 1.0)):  # between `low` and `high` a mixture
+        between = torch.tensor([2 * math.pi * turn / 8192], dtype=torch.float64)
+        found = Stretch("llama3", 8.0, 1.0, 4.0, 8192)(between) / between
+        assert float(found) == pytest.approx(kept + (1 - kept) / 8)
 
 
 def test_a_row_ends_after_its_own_last_word():
