@@ -13,6 +13,7 @@ from regard.layers.loss import negative_log_likelihood
 from regard.layers.position import Rotary, Sinusoid, Stretch, rotate
 from regard.layers.recurrent import GRU, LSTM
 from regard.layers.state import Span, last
+from regard.systems import llama
 from regard.systems.classifier import mean_of_real
 
 ROWS, STEPS, WIDTH, V = 40, 7, 50, 30
@@ -117,6 +118,7 @@ def test_rotations_depend_on_the_distance_and_stretch_as_their_names_say():
     assert float(scaled[2]) == pytest.approx(1 / 8)  # it never turns within the context
     assert turns[1] > 4
     assert scaled[1] == 1.0
+    assert Stretch() == Stretch("none", 1.0, 1.0, 4.0, 8192) == llama.Settings().rotations  # one default, named twice
     for turn, kept in ((1.0, 0.0), (1.75, 0.25), (2.5, 0.5), (4.0, 1.0)):  # between `low` and `high` a mixture
         between = torch.tensor([2 * math.pi * turn / 8192], dtype=torch.float64)
         found = Stretch("llama3", 8.0, 1.0, 4.0, 8192)(between) / between
