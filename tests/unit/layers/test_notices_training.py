@@ -1,6 +1,7 @@
 """What only training and short numbers show: masks of dropout, smoothing, and sums that must not be made in bf16."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PreNormBlock
 from regard.layers.dropout import Dropout, VariationalDropout, WordDropout, drop_weight
 from regard.layers.embedding import Embedding, Output
+from regard.layers.encoder import RecurrentEncoder
 from regard.layers.loss import negative_log_likelihood
 from regard.layers.position import Rotary, Sinusoid, Stretch, rotate
 from regard.layers.recurrent import GRU, LSTM
@@ -157,3 +159,15 @@ def test_layers_of_a_block_are_dropped_by_themselves():
     x = torch.rand(2, 3, 4)
     state = layer.begin(2, device="cpu", dtype=torch.float32)
     assert torch.equal(layer(x, state, SPAN)[0], layer(x, state, SPAN)[0])  # nothing is drawn that was not asked for
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_an_encoder_of_one_layer_has_nothing_to_drop_between_and_warns_of_nothing(cell):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, two = (RecurrentEncoder(4, 5, cell=cell, layers=layers, dropout=0.5).train() for layers in (1, 2))
+    x = torch.rand(2, 3, 4)
+    assert torch.equal(one(x)[0], one(x)[0])
+    assert not torch.equal(two(x)[0], two(x)[0])
+    assert torch.equal(two(x)[1]["0"]["hidden"], two(x)[1]["0"]["hidden"])  # nothing is dropped before the first layer
+    assert torch.equal(two.eval()(x)[0], two(x)[0])
