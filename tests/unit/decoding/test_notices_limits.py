@@ -232,6 +232,14 @@ def test_a_row_has_room_for_its_text_and_for_no_more(context, prompt, most, capa
     assert engine.batch.writer.rows == 2
 
 
+@pytest.mark.parametrize(("need", "capacity"), [(7, 15), (8, 15), (9, 31), (24, 31), (25, 47)])
+def test_on_a_gpu_a_row_has_room_for_a_launch_more_and_its_slots_with_the_spare_one_are_sixteens(need, capacity):
+    engine = Engine(attention(), eos=EOS, steps=8)
+    assert engine._capacity(need) == need
+    engine.device = torch.device("cuda")
+    assert engine._capacity(need) == capacity
+
+
 def test_a_full_row_gets_twice_the_room_and_what_it_had_is_freed(monkeypatch):
     monkeypatch.setattr("regard.decoding.engine.FIRST_CAPACITY", 4)
     engine, writers = Engine(attention(position="rotary"), eos=EOS, rows=1), []
