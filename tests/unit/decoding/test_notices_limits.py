@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 import torch
@@ -9,11 +10,13 @@ from test_beam import Table
 from test_engine import attention
 
 from regard.base.errors import RegardError
+from regard.decoding.adjustments import Adjustment
 from regard.decoding.beam import Beam, Ended, Hypothesis, _look, beam_search
 from regard.decoding.beam_engine import BeamBatch, BeamEngine, SlotTable
 from regard.decoding.beam_slots import BeamConfig, Slots
 from regard.decoding.constraints import MAX_CHARACTERS, Constraints
 from regard.decoding.engine import Engine, Prompt
+from regard.decoding.generate import read_prompts
 from regard.decoding.growing_text import BEFORE, GrowingText
 from regard.decoding.sampling import GREEDY, Sampling, one_sampling
 from regard.decoding.translate import translate
@@ -458,3 +461,92 @@ def test_a_search_without_options_keeps_all_slots_and_scores_by_the_sum():
     assert len(found) == 3
     for hypothesis in found:
         assert hypothesis.score == pytest.approx(hypothesis.log_probability)
+
+
+# -- what is rarely met ----------------------------------------------------------------------------------------------
+
+
+def test_a_translator_follows_no_constraint(translator):
+    with pytest.raises(RegardError) as error:
+        Adjustment(Sampling(choices=("a",)), [])
+    assert str(error.value) == "Constraints apply only to language models: leave the constraint out."
+
+
+def test_a_search_of_a_language_model_goes_on_without_the_texts_that_have_ended(language, monkeypatch):
+    """Each of eight rows has a limit of its own; a state without sources loses only its rows."""
+    prompts, read, plain = [[EOS, n] for n in range(1, 9)], [], language.read
+    monkeypatch.setattr(language, "read", lambda tokens, *more: read.append(len(tokens)) or plain(tokens, *more))
+    with torch.no_grad():
+        logits, state = read_prompts(language, prompts, None)
+        limits = torch.tensor([1, 2, 2, 4, 4, 4, 4, 4])
+        together = beam_search(language, logits, state, width=2, max_tokens=limits, eos=EOS, forbidden=[EOS])
+        alone = [
+            beam_search(language, *read_prompts(language, [prompt], None), width=2, max_tokens=limit, eos=EOS,
+                        forbidden=[EOS])[0]
+            for prompt, limit in zip(prompts, limits.tolist())
+        ]  # fmt: skip
+    assert [[h.tokens for h in best] for best in together] == [[h.tokens for h in best] for best in alone]
+    assert read[:4] == [8, 14, 10, 10]
+
+
+def test_shorter_sources_continue_in_a_batch_that_holds_more(translator):
+    engine, terms = BeamEngine(translator, batch_tokens=32), BeamConfig(1, EOS, 1)
+    sources = [[3] * 20 + [EOS], *([n, EOS] for n in range(1, 7))]
+    found = engine.search(sources, [2] * 7, terms)
+    assert [key[1:3] for key in engine.batches] == [(1, 24), (4, 8)]
+    usual = [BeamEngine(translator).search([source], [2], terms)[0] for source in sources]
+    assert [best[0].tokens for best in found] == [best[0].tokens for best in usual]
+
+
+def test_an_engine_with_nothing_to_do_does_nothing(language):
+    engine = Engine(language, eos=EOS, rows=1)
+    engine.step()
+    assert engine.batch is None
+    engine.cancel(engine.submit([EOS], max_tokens=5))
+    engine.step()
+    assert engine.batch is None
+    text = engine.submit([EOS], max_tokens=2)
+    while not text.done:
+        engine.step()
+    batch, late = engine.batch, engine.submit([EOS], max_tokens=2)
+    late.done = True
+    engine.step()
+    assert engine.batch is batch
+    assert not engine.waiting
+
+
+def test_rows_that_are_too_small_for_a_later_text_are_freed_and_made_anew():
+    engine = Engine(attention(40), eos=EOS, rows=1)
+    for most, capacity in ((3, 4), (2, 4), (9, 10), (3, 10)):
+        before = engine.writers.get(1)
+        list(engine.texts([[EOS]], max_tokens=most))
+        assert engine.batch.writer.capacity == capacity
+        if before is not None:
+            assert (before is engine.batch.writer) == bool(vars(before))
+
+
+def test_what_constraints_need_is_named(bytewise, monkeypatch):
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(RegardError) as error:
+        Constraints(bytewise).begin(Sampling(regex="a"))
+    assert str(error.value) == 'Constraints need llguidance: pip install "regard[constrain]".'
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"json_schema": "[1]"}, "The JSON schema must be a JSON object."),
+        ({"choices": ("a\nb",)}, "Each choice must be one line of text that is not empty."),
+        ({"choices": ("",)}, "Each choice must be one line of text that is not empty."),
+        ({"regex": "a("}, "The constraint cannot be used: "),
+        ({"json_schema": '{"type": "foo"}'}, "The constraint cannot be used: "),
+    ],
+)
+def test_a_constraint_that_cannot_be_used_says_why_in_one_sentence(bytewise, how, said):
+    pytest.importorskip("llguidance")
+    with pytest.raises(RegardError) as error:
+        Constraints(bytewise).begin(Sampling(**how))
+    assert str(error.value).startswith(said)
+    assert str(error.value).endswith(".")
+    assert not str(error.value).endswith("..")
+    assert len(str(error.value)) <= len(said) + 201
