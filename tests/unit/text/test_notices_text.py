@@ -26,7 +26,9 @@ from regard.text.pairs import Pairs
 from regard.text.readers import workbook
 from regard.text.readers.workbook import Workbook
 from regard.text.split import PairOverlap
+from regard.text.tokenizers import engine as engines
 from regard.text.tokenizers import tokens as token_files
+from regard.text.tokenizers.imported import import_engine
 from regard.text.tokenizers.pair_tokens import _dump, _parse, encode_pairs
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.word_counts import _bins, _places, count_words
@@ -505,3 +507,117 @@ def test_an_overlap_is_said_with_its_shares():
     )
     assert PairOverlap("valid", 5, 0, 0, 0).sentence == "No source or target of valid also occurs in train."
     assert PairOverlap("valid", 5, 0, 1, 0).sentence.startswith("Of the 5 pairs of valid, 0 (0.0 %) have a source")
+
+
+# -- tokenizers of strangers -----------------------------------------------------------------------------------------
+
+
+def described(**parts):
+    """A tokenizer.json of a few words."""
+    model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"} | parts.pop("model", {})
+    plain = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+             "pre_tokenizer": None, "post_processor": None, "decoder": None}  # fmt: skip
+    return json.dumps(plain | {"model": model} | parts)
+
+
+def replaced(content, found):
+    return {"type": "Replace", "pattern": found, "content": content}
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_read"),
+    [
+        ({}, True),
+        ({"model": {"vocab": {"a": 0, "b": 1 << 24}}}, True),
+        ({"model": {"vocab": {"a": 0, "b": (1 << 24) + 1}}}, False),
+        ({"normalizer": {"type": "Prepend", "prepend": "x" * 4095}}, True),
+        ({"normalizer": {"type": "Prepend", "prepend": "x" * 4096}}, False),
+        ({"normalizer": replaced("x" * 8192, {"String": "ab"})}, True),  # of two characters 8,192
+        ({"normalizer": replaced("x" * 8193, {"String": "ab"})}, False),
+        ({"normalizer": replaced("x" * 4095, {"String": ""})}, True),  # between all characters
+        ({"normalizer": replaced("x" * 4096, {"String": ""})}, False),
+        ({"normalizer": replaced("x" * 4095, {"Regex": "a"})}, True),
+        ({"normalizer": replaced("x" * 4096, {"Regex": "a"})}, False),
+        ({"normalizer": {"type": "Sequence", "normalizers": [replaced("xx", {"String": "a"})] * 12}}, True),
+        ({"normalizer": {"type": "Sequence", "normalizers": [replaced("xx", {"String": "a"})] * 13}}, False),
+        ({"normalizer": {"type": "Sequence", "normalizers": [replaced("xx", {"String": "a"})] * 12},
+          "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}},
+         False),
+    ],
+)  # fmt: skip
+def test_a_tokenizer_that_would_fill_the_memory_is_not_made(monkeypatch, parts, is_read):
+    monkeypatch.setattr(engines.Engine, "from_str", lambda content: json.loads(content))
+    if is_read:
+        assert engines.parse(described(**parts))["model"]["type"] == "WordLevel"
+    else:
+        with pytest.raises(ValueError, match=r"^$"):
+            engines.parse(described(**parts))
+
+
+def test_what_is_put_around_tokens_is_at_most_a_hundred_characters(monkeypatch):
+    monkeypatch.setattr(engines.Engine, "from_str", lambda content: json.loads(content))
+    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
+        engines.parse(described(model={name: "#" * 100}))
+        with pytest.raises(ValueError, match=r"^$"):
+            engines.parse(described(model={name: "#" * 101}))
+    assert engines.parse(described(model={"vocab": [["a", 0.0]]}))  # a list of pieces has no ids
+    assert engines.charsmap_growth((2).to_bytes(4, "little") + b"tr" + b"abc\0de") == 3
+    assert engines.charsmap_growth((3).to_bytes(4, "little") + b"tri") == 1
+    with pytest.raises(ValueError, match=r"^$"):
+        engines.charsmap_growth((4).to_bytes(4, "little") + b"tri")
+
+
+def byte_engine(**more):
+    """Bytes alone, and a few tokens more."""
+    vocabulary = {symbol: number for number, symbol in enumerate([*engines.BYTE_SYMBOLS, "<s>", "</s>"])}
+    return engines.byte_pairs(vocabulary | more, [], False)
+
+
+def imported(engine=None, *, begin=256, eos=257, vocabulary=258):
+    return import_engine(engine or byte_engine(), begin=begin, eos=eos, vocabulary=vocabulary)
+
+
+def test_an_imported_tokenizer_has_as_many_tokens_as_the_table_of_its_model_has_rows():
+    plain = imported()
+    assert (plain.vocabulary, plain.begin, plain.eos, plain.specials) == (258, 256, 257, (256, 257))
+    assert plain.id_type == np.uint16
+    padded = imported(vocabulary=258 + 4096)
+    assert padded.vocabulary == 258 + 4096
+    assert padded.tokens[258] == "<unused 258>"
+    assert imported(vocabulary=1 << 12).id_type == np.uint16
+    for rows in (257, 258 + 4097):
+        assert said(imported, vocabulary=rows) == (
+            f"has 258 tokens, but the model has {rows}: they do not belong together"
+        )
+    for begin, eos in ((-1, 0), (258, 0), (0, -1), (0, 258)):
+        assert said(imported, begin=begin, eos=eos) == (
+            f"has 258 tokens, but the boundaries {begin} and {eos} are not among them"
+        )
+    assert imported(begin=0, eos=0).specials == (0,)
+
+
+def test_an_imported_tokenizer_has_tokens_of_at_most_4096_characters_and_names_that_a_template_can_hold():
+    assert imported(byte_engine(**{"x" * 4096: 258}), vocabulary=259).vocabulary == 259
+    assert said(imported, byte_engine(**{"x" * 4097: 258}), vocabulary=259) == (
+        "has a token of more than 4096 characters"
+    )
+    assert said(imported, byte_engine(b=500), vocabulary=258) == "has gaps in its token ids"
+    for name in ("$s", "a:b"):
+        engine = byte_engine(**{name: 258})
+        assert said(imported, engine, begin=258, vocabulary=259) == (
+            f"has the boundary token {name!r}, whose name the tokenizers library cannot use"
+        )
+
+
+def test_an_imported_tokenizer_is_used_unchanged():
+    plain = imported()
+    text = "Hé,  ho!\n<s>"
+    assert plain.decode(plain.encode(text)) == text
+    assert 256 not in plain.encode("<s>")
+    assert plain.encode_template("a<s>") == [*plain.encode("a"), 256]
+    ids, ends = plain.encode_normalised("ab\n\nc")
+    assert ids.tolist() == [*plain.encode("ab"), 257, 257, *plain.encode("c"), 257]
+    assert ends.tolist() == [3, 4, 6]
+    assert plain.decode([256, *plain.encode("a"), 257]) == "a\n"
+    assert (plain.kind, plain.normalisation, plain.pretokenised, plain.lossless) == ("imported", "none", False, False)
+    assert plain.byte_pieces == []
