@@ -322,6 +322,20 @@ def test_rows_are_given_up_once_half_of_them_are_idle(language, rows, left):
     assert [text.number for text in engine.batch.texts] == [0, 2]
 
 
+def test_no_text_is_begun_while_as_many_as_may_wait_for_an_earlier_one(language, monkeypatch):
+    monkeypatch.setattr("regard.decoding.engine.AHEAD", 3)
+    engine, held = Engine(language, eos=EOS), []
+
+    def stream(prompts, *, hold, first, **options):
+        for number in (6, 7, 8, 5, 9):
+            yield number, [number], True
+            held.append(hold())
+
+    monkeypatch.setattr(engine, "stream", stream)
+    assert list(engine.texts([], max_tokens=1, first=5)) == [[5], [6], [7], [8], [9]]
+    assert held == [False, False, True, False, False]
+
+
 def test_tokens_that_were_taken_are_not_given_again(language):
     engine = Engine(language, eos=EOS, sampling=GREEDY, rows=1)
     text, whole = engine.submit([EOS, 3], max_tokens=7), []

@@ -8,7 +8,19 @@ from torch import nn
 from regard.base.errors import RegardError
 from regard.layers.embedding import Embedding, Output
 from regard.layers.recurrent import GRU
-from regard.systems import catalogue, classifier, gpt, llama, ngram, seq2seq, transformer
+from regard.systems import (
+    catalogue,
+    classifier,
+    gpt,
+    linear_attention,
+    llama,
+    lstm,
+    ngram,
+    nnlm,
+    self_attention,
+    seq2seq,
+    transformer,
+)
 from regard.systems.kneser_ney import count_grams
 from regard.systems.model import Model, Stack
 from regard.systems.sizes import Sizes
@@ -202,3 +214,97 @@ def test_a_system_is_newer_than_the_lectures_if_it_came_after_gpt(tmp_path, monk
     assert said(catalogue.find, "text.txt") == (
         "'text.txt' is a file, not a system: `regard train lstm --data text.txt` trains an LSTM on it."
     )
+
+
+GPT, BARE, TRANSFORMER, LINEAR = (
+    gpt.Settings,
+    self_attention.Settings,
+    transformer.Settings,
+    linear_attention.Settings,
+)
+CONCATENATED = {"combine": "concatenate", "tied": False, "width": 16, "heads": 2}
+CONFLICTS = [  # settings that conflict, the sentence, and the nearest ones that do not
+    (GPT, {"position": "one-hot", "width": 16, "context": 17},
+     "model.position one-hot needs a component for each position: model.context (17) must not exceed model.width (16).",
+     {"context": 16}),
+    (GPT, {**CONCATENATED, "position": "rotary"},
+     "model.combine concatenate has nothing to concatenate with model.position rotary; use add.",
+     {"position": "index"}),
+    (GPT, {**CONCATENATED, "position": "none"},
+     "model.combine concatenate has nothing to concatenate with model.position none; use add.", {"combine": "add"}),
+    (GPT, {**CONCATENATED, "tied": True},
+     "model.combine concatenate makes word vectors narrower than model.width, so they cannot predict: set model.tied "
+     "to false.", {"tied": False}),
+    (GPT, {**CONCATENATED, "position": "one-hot", "context": 16},
+     "model.position one-hot takes 16 components and leaves none of model.width (16) for the word: make model.width "
+     "larger or model.context smaller.", {"context": 15}),
+    (BARE, {"position": "index", "width": 1, "combine": "concatenate"},
+     "model.position index takes 1 components and leaves none of model.width (1) for the word: make model.width larger "
+     "or model.context smaller.", {"width": 2}),
+    (GPT, {"width": 10, "heads": 4}, "model.heads (4) must divide model.width (10).", {"heads": 5}),
+    (GPT, {"width": 6, "heads": 2, "position": "rotary"},
+     "model.position rotary rotates pairs of components, so model.width / model.heads must be even, not 3.",
+     {"position": "alibi"}),
+    (TRANSFORMER, {"width": 6, "heads": 2, "position": "rotary"},
+     "model.position rotary rotates pairs of components, so model.width / model.heads must be even, not 3.",
+     {"heads": 3}),
+    (LINEAR, {"width": 10, "heads": 4}, "model.heads (4) must divide model.width (10).", {"heads": 5}),
+    (nnlm.Settings, {"tied": True, "width": 8, "embedding": 9},
+     "model.tied predicts with the word vectors, so model.embedding (9) must equal model.width (8) or be 0.",
+     {"embedding": 0}),
+    (nnlm.Settings, {"tied": True, "width": 8, "embedding": 7},
+     "model.tied predicts with the word vectors, so model.embedding (7) must equal model.width (8) or be 0.",
+     {"embedding": 8}),
+    (BARE, {"activation": "tanh", "projections": False},
+     "model.activation tanh acts on projections: set model.projections to true.", {"activation": "identity"}),
+    (lstm.Settings, {"penalty_change": 0.1},
+     "model.penalty_change compares outputs with the same components dropped: set model.variational to true.",
+     {"variational": True}),
+    (classifier.Settings, {"encoder": "dan", "pool": "last"},
+     "model.encoder dan averages the words, and the last one is always <eos>: set model.pool to mean.",
+     {"encoder": "gru"}),
+    (classifier.Settings, {"encoder": "transformer", "width": 8, "embedding": 6},
+     "With model.encoder transformer, word vectors are as wide as the model: leave model.embedding at 0.",
+     {"embedding": 8}),
+    (classifier.Settings, {"encoder": "self-attention", "width": 10},
+     "model.heads (4) must divide model.width (10).", {"heads": 5}),
+    (classifier.Settings, {"encoder": "lstm", "layers": 0}, "model.layers must be at least 1, not 0.",
+     {"encoder": "dan"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "wrong", "sentence", "right"), CONFLICTS)
+def test_settings_that_conflict_say_so_and_their_neighbors_do_not(kind, wrong, sentence, right):
+    assert said(kind, **wrong) == sentence
+    chosen = kind(**{**wrong, **right})
+    for name, value in right.items():
+        assert getattr(chosen, name) == value
+
+
+def test_a_concatenated_position_takes_a_quarter_unless_its_kind_says_otherwise():
+    for position, components in {"sinusoid": 4, "sine": 4, "learned": 4, "index": 1, "one-hot": 5}.items():
+        chosen = gpt.Settings(**CONCATENATED, position=position, context=5)
+        assert chosen.position_width == components
+        assert gpt.GPT(V, chosen).embedding.table.weight.shape == (V, 16 - components)
+    added = gpt.Settings(width=16, heads=2, position="sinusoid")
+    assert added.position_width == 16
+    assert self_attention.Settings(combine="concatenate", position="sine", width=3).position_width == 1
+    assert [gpt.Settings(position=name).encoding() is None for name in ("none", "rotary", "alibi", "learned")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "pooled"),
+    [
+        ({"encoder": "lstm"}, 16), ({"encoder": "lstm", "bidirectional": False}, 8), ({"encoder": "transformer"}, 8),
+        ({"encoder": "dan"}, 8), ({"encoder": "dan", "embedding": 6}, 8),
+        ({"encoder": "dan", "embedding": 6, "layers": 0}, 6),
+    ],
+)  # fmt: skip
+def test_the_vector_that_predicts_a_label_is_as_wide_as_its_encoder_makes_it(more, pooled):
+    settings = classifier.Settings(width=8, heads=2, dropout=0.0, **more)
+    model = classifier.Classifier(3, settings, source_vocabulary=V)
+    assert settings.pooled == model.output.weight.size(1) == pooled
+    memory = model.encode(torch.randint(V, (2, 4)), torch.tensor([4, 2]))
+    assert memory["whole"].shape == (2, pooled)
