@@ -336,6 +336,21 @@ def test_no_text_is_begun_while_as_many_as_may_wait_for_an_earlier_one(language,
     assert held == [False, False, True, False, False]
 
 
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling()])
+@pytest.mark.parametrize("most", [1, 5])
+def test_a_prediction_that_is_no_number_is_refused_from_the_first_token_on(sampling, most):
+    """And a text whose row had such a prediction before is written again once the weights are right."""
+    model = attention()
+    engine, right = Engine(model, eos=EOS, sampling=sampling, rows=1), model.embedding.table.weight.detach().clone()
+    usual = list(engine.texts([[EOS]], max_tokens=most))
+    torch.nn.init.constant_(model.embedding.table.weight, torch.nan)
+    with pytest.raises(RegardError, match="The model's predictions are NaN: its weights are damaged; train it again"):
+        list(engine.texts([[EOS]], max_tokens=most))
+    with torch.no_grad():
+        model.embedding.table.weight.copy_(right)
+    assert list(engine.texts([[EOS]], max_tokens=most)) == usual
+
+
 def test_tokens_that_were_taken_are_not_given_again(language):
     engine = Engine(language, eos=EOS, sampling=GREEDY, rows=1)
     text, whole = engine.submit([EOS, 3], max_tokens=7), []
