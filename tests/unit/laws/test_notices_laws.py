@@ -221,6 +221,58 @@ def test_who_cannot_tell_words_apart_does_not_memorise():
     learning.it_memorises_four_sentences(hearing, steps=1000)
 
 
+class Given(Stack):
+    """Its loss is what it is given, and its logits name the right next word, or another."""
+
+    cost, right = 0.0, True
+    calls, trained = (), 0
+
+    def loss(self, tokens, targets, state=None, lengths=None):
+        self.calls = [*self.calls, (self.training, tokens.clone(), targets.clone())]
+        weight = next(self.parameters())
+        return torch.full(targets.shape, self.cost) + 0 * weight.sum(), {}
+
+    def forward(self, tokens, state=None, lengths=None):
+        targets = self.calls[-1][2]
+        shown = targets if self.right else targets.roll(1, dims=0)
+        return torch.nn.functional.one_hot(shown, self.vocabulary).float(), {}
+
+
+@pytest.mark.parametrize(
+    ("cost", "right", "steps", "holds"),
+    [
+        (0.049, True, 1, True),  # it stops at once
+        (0.051, True, 4, True),
+        (0.099, True, 4, True),
+        (0.101, True, 4, False),
+        (0.049, False, 1, False),  # sure of the wrong words
+    ],
+)
+def test_what_counts_as_memorised_is_a_loss_of_a_tenth_and_the_right_words(cost, right, steps, holds):
+    model = stack(Given, 20)
+    model.cost, model.right = cost, right
+    if holds:
+        learning.it_memorises_four_sentences(model, steps=4)
+    else:
+        chance = f"{torch.tensor(-cost).exp():.2g}"
+        said = f"after 4 steps on four sentences it still gives some next word a probability of only {chance}: "
+        with pytest.raises(Broken, match=said):
+            learning.it_memorises_four_sentences(model, steps=4)
+    assert [training for training, *_ in model.calls] == [True] * steps + [False]
+    tokens, targets = model.calls[0][1:]
+    assert tokens.shape == targets.shape == (4, 3)
+    assert torch.equal(tokens[:, 1:], targets[:, :-1])
+    assert len(tokens.unique()) == 11  # two sentences go on after "their", with different words
+
+
+def test_a_model_with_too_few_words_cannot_be_asked_to_memorise():
+    with pytest.raises(AssertionError):
+        learning.it_memorises_four_sentences(stack(Given, 15), steps=1)
+    model = stack(Given, 16)  # fifteen words and <eos>
+    learning.it_memorises_four_sentences(model, steps=1)
+    assert max(int(targets.max()) for _, _, targets in model.calls) == 15
+
+
 def test_law_13_asks_for_both_and_trains_a_model_made_to_learn(monkeypatch):
     """What does not memorise breaks it, what is sure of something untrained breaks it, and dropout is off."""
     made = []
