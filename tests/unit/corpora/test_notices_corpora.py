@@ -3,6 +3,7 @@ and what the catalog says of each download."""
 
 import hashlib
 import io
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -368,6 +369,28 @@ def test_a_false_file_is_said_with_both_sums(monkeypatch, tmp_path):
         fetch._download(downloads.File("a.org/b/c.txt"), "http://a.org/b/c.txt", tmp_path / "c.txt", None)
     assert f"downloaded the first time (SHA-256 {false}…, not {right[:12]}…), so it was discarded" in str(error.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.txt.sha256"]
+
+
+def test_no_file_has_its_name_before_its_sum_is_recorded(monkeypatch, tmp_path):
+    """Else a kill between both would leave a file that no later download is compared with."""
+    named, plain, path = [], fetch.writing, tmp_path / "c.txt"
+
+    @contextmanager
+    def writing(place):
+        with plain(place) as stream:
+            yield stream
+        named.append((place.name, path.exists()))
+
+    monkeypatch.setattr(fetch, "writing", writing)
+    monkeypatch.setattr(fetch, "_stream", lambda url, stream, progress: stream.write(b"text"))
+    fetch._download(downloads.File("a.org/c.txt"), "http://a.org/c.txt", path, None)
+    assert named == [("c.txt.sha256", False), ("c.txt", True)]
+    assert (tmp_path / "c.txt.sha256").read_text() == f"{hashlib.sha256(b'text').hexdigest()}  c.txt\n"
+    named.clear()
+    right = downloads.File("a.org/c.txt", hashlib.sha256(b"text").hexdigest())
+    fetch._download(right, "http://a.org/c.txt", tmp_path / "d.txt", None)
+    assert named == [("d.txt", True)]  # the catalog's sum needs no record
+    assert not (tmp_path / "d.txt.sha256").exists()
 
 
 def test_a_name_that_is_near_none_is_answered_with_all(monkeypatch):

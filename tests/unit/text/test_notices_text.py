@@ -417,6 +417,24 @@ def test_progress_is_saved_whenever_that_many_bytes_are_done(tmp_path, monkeypat
     assert told == [(4 * n, None) for n in range(1, 9)]
 
 
+def test_an_array_of_tokens_has_its_name_only_when_all_about_it_is_written(tmp_path, monkeypatch, words):
+    seen, plain = [], token_files.os.replace
+
+    def replace(source, target):
+        if Path(target).suffix == ".npy":
+            seen.append({path.name for path in tmp_path.iterdir()})
+            described = json.loads((tmp_path / "a.json").read_text())
+            assert described.keys() == {"tokens", "characters", "lines", "unknown", "blake2b"}
+            assert len(np.load(source)) == described["tokens"] == 4
+        plain(source, target)
+
+    monkeypatch.setattr(token_files.os, "replace", replace)
+    monkeypatch.setattr(token_files, "SAVE_EVERY", 1)
+    token_files.tokenise(["abc"], words, tmp_path / "a.npy")
+    assert seen == [{"a.part", "a.part.json", "a.json"}]
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npy", "a.json"}
+
+
 def test_pages_of_a_mapped_file_are_given_back_after_enough_places(tmp_path):
     """A quarter of a gibibyte of 64 KiB around each place."""
     advised = []
