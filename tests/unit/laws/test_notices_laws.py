@@ -126,6 +126,22 @@ def test_a_state_that_nothing_changes_is_named():
     assert never_changed(lambda vocabulary=17, **_: stack(vocabulary=vocabulary)) == []
 
 
+def test_a_law_and_a_note_are_tried_on_the_same_model_each_time():
+    drawn = []
+
+    def build(vocabulary=17, **_):
+        drawn.append(float(torch.rand(())))
+        return stack(vocabulary=vocabulary)
+
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        never_changed(build)
+        torch.manual_seed(seed)
+        run_laws(build, only=(2,))
+    assert len(drawn) == 4
+    assert len(set(drawn)) == 1
+
+
 @pytest.mark.parametrize("system", ["lstm", "gpt", "transformer"])
 def test_a_learner_has_no_dropout_and_others_have(system):
     build = builder(system)
