@@ -276,13 +276,13 @@ class CountsFrozen(Stack):
 class FrozenOnly(Altered):
     """11: a padded column changes the state, but only in a call for all rows or for some, of one kind of state."""
 
-    none_read, fixed, rows = True, True, (2, 3, 4)
+    none_read, fixed, rows, single = True, True, (2, 3, 4), True
 
     def alter(self, tokens, state, span, read):
         hidden, past = read(tokens, state, span)
-        if span.lengths is None or tokens.size(1) > 1 or ("capacity" in state) != self.fixed:
+        if span.lengths is None or ("capacity" in state) != self.fixed:
             return hidden, past
-        if len(tokens) not in self.rows:
+        if len(tokens) not in self.rows or (tokens.size(1) == 1) != self.single:
             return hidden, past
         moved = SMALL * (span.lengths == 0)[:, None] * (bool(span.lengths.any()) != self.none_read)
         return hidden, map_state(lambda leaf: leaf + moved, past)
@@ -312,6 +312,8 @@ CLAUSES = [
     (built(FrozenOnly), 11, "a call with length 0 changes the row's next prediction by"),
     (built(variant(FrozenOnly, none_read=False, fixed=False)), 11, "a call with length 0 changes the row's next"),
     (built(variant(FrozenOnly, none_read=False, fixed=False, rows=(2,))), 11, "a call with length 0 changes the row's"),
+    (built(variant(FrozenOnly, none_read=False, single=False)), 11, "a call with length 0 changes the row's next"),
+    (built(variant(FrozenOnly, none_read=False, single=False, fixed=False)), 11, "a call with length 0 changes the"),
     (built(CountsFrozen), 11, 'a call with length 0 changes state["seen"]'),
 ]
 

@@ -126,6 +126,21 @@ def test_a_state_that_nothing_changes_is_named():
     assert never_changed(lambda vocabulary=17, **_: stack(vocabulary=vocabulary)) == []
 
 
+def test_what_is_saved_is_loaded_into_a_model_that_began_with_other_weights():
+    made, first = [], []
+
+    def build(vocabulary=17, **_):
+        made.append(stack(vocabulary=vocabulary))
+        first.append(made[-1].embedding.table.weight.detach().clone())
+        return made[-1]
+
+    assert run_laws(build, only=(6,))[0].holds
+    assert len(made) == 2
+    assert not torch.equal(*first)
+    one, other = (model.state_dict() for model in made)
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+
+
 def test_a_law_and_a_note_are_tried_on_the_same_model_each_time():
     drawn = []
 
@@ -157,7 +172,7 @@ def test_a_learner_has_no_dropout_and_others_have(system):
 
 def test_laws_are_tried_on_models_that_are_small_and_have_everything_twice():
     settings = builder("gpt")().settings
-    assert (settings.layers, settings.heads, settings.width) == (2, 2, 16)
+    assert (settings.layers, settings.heads, settings.width, builder("gpt")().vocabulary) == (2, 2, 16, 17)
     assert settings.context >= 3 * max(draw.columns for draw in draws(builder("gpt")()))
     learner = builder("gpt")(learner=True).settings
     assert (learner.layers, learner.heads, learner.width, learner.context) == (1, 2, 32, settings.context)
@@ -309,7 +324,14 @@ def test_law_13_asks_for_both_and_trains_a_model_made_to_learn(monkeypatch):
     assert (result.holds, result.sentence) == (False, "it learns nothing.")
     assert (1000, False) in made  # of a thousand words, so that 1 is far from log V
     assert made[-1] == (17, True)
+    cases = []
     monkeypatch.setattr(registry, "it_can_memorise", lambda build: None)
+    monkeypatch.setattr(registry, "untrained_it_knows_nothing", lambda model, draw: cases.append((model, draw)))
+    assert run_laws(build, only=(13,))[0].holds
+    ((model, draw),) = cases
+    assert (draw.rows, draw.columns) == (40, 20)  # of so many words the mean loss is near log V
+    assert not model.training
+    assert next(model.parameters()).dtype == torch.float64
     monkeypatch.setattr(registry, "untrained_it_knows_nothing", fails("it knows something"))
     (result,) = run_laws(build, only=(13,))
     assert (result.holds, result.sentence) == (False, "it knows something.")
