@@ -1,5 +1,7 @@
 """What the base classes of systems do beside the call: costs, places, caches that are left out, and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -202,6 +204,11 @@ def test_sizes_of_training_hold_for_all_and_are_replaced_by_those_of_one():
 
 
 # -- the catalogue ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", catalogue.SYSTEMS, ids=lambda system: system.name)
+def test_the_year_of_a_system_is_that_of_the_paper_named_first(system):
+    assert re.search(r"\d{4}", system.paper)[0] == str(system.year)
 
 
 def test_a_system_is_newer_than_the_lectures_if_it_came_after_gpt(tmp_path, monkeypatch):
