@@ -16,7 +16,7 @@ from regard.decoding.beam_engine import BeamBatch, BeamEngine, SlotTable
 from regard.decoding.beam_slots import BeamConfig, Slots
 from regard.decoding.constraints import MAX_CHARACTERS, Constraints
 from regard.decoding.engine import Engine, Prompt
-from regard.decoding.generate import read_prompts
+from regard.decoding.generate import generate, read_prompts
 from regard.decoding.growing_text import BEFORE, GrowingText
 from regard.decoding.sampling import GREEDY, Sampling, one_sampling
 from regard.decoding.translate import translate
@@ -579,3 +579,34 @@ def test_a_constraint_that_cannot_be_used_says_why_in_one_sentence(bytewise, how
     assert str(error.value).endswith(".")
     assert not str(error.value).endswith("..")
     assert len(str(error.value)) <= len(said) + 201
+
+
+def test_what_is_not_said_is_what_the_words_say(language, translator):
+    """No limit, nothing forbidden, seed 0, and the numbers of texts from 0."""
+    sources = [[3, 4], [5], [6, 2, 9]]
+    for beam in (Beam(), Sampling()):
+        more = {"forbidden": (), "min_tokens": 0, "samples": 1, "seed": 0, "first": 0, "max_tokens": None}
+        usual, said = (list(translate(translator, sources, eos=EOS, beam=beam, **how)) for how in ({}, more))
+        assert [[h.tokens for h in best] for best in usual] == [[h.tokens for h in best] for best in said]
+        for other in ({"seed": 1}, {"first": 1}):
+            found = list(translate(translator, sources, eos=EOS, beam=beam, **other))
+            assert ([[h.tokens for h in best] for best in found] == [[h.tokens for h in best] for best in usual]) == (
+                beam == Beam()
+            )
+    assert [len(best) for best in translate(translator, sources, eos=EOS)] == [1] * 3
+    assert BeamConfig(2, EOS, 1) == BeamConfig(2, EOS, 1, 0.0, 0, ())
+    prompts, how = [[EOS, 3], [EOS]], {"max_tokens": 80, "eos": EOS, "sampling": Sampling(2.0)}
+    plain = list(generate(language, prompts, **how))
+    assert plain == list(generate(language, prompts, lines=0, seed=0, forbidden=(), forbidden_first=(), **how))
+    assert any(EOS in step for step in plain[:-1])  # a line end ends no text
+    assert len(plain) == 80
+    assert list(Engine(language, eos=EOS, sampling=Sampling(2.0)).texts(prompts, max_tokens=80)) == [
+        [step[row] for step in plain] for row in range(2)
+    ]
+    one = [list(generate(language, prompts, lines=lines, **how)) for lines in (1, 2)]
+    for lines, steps in zip((1, 2), one):
+        for row in range(2):
+            tokens = [step[row] for step in steps if step[row] is not None]
+            assert tokens.count(EOS) == lines
+            assert tokens[-1] == EOS
+            assert tokens == [step[row] for step in plain][: len(tokens)]
