@@ -15,6 +15,7 @@ from regard.corpora.builtin import TOYS, phrases, toy_task
 from regard.corpora.downloads import CATALOGUE
 from regard.corpora.phrasebook import LECTURES, Pair, french, make_pairs, normalised, phrasebook
 from regard.corpora.phrasebook.english import regular_gerund, regular_past, takes_an, verb
+from regard.corpora.phrasebook.nouns import NOUNS, adjectives_for
 from regard.corpora.split import HashSplit, line_hash
 
 # -- the same text in every version ----------------------------------------------------------------------------------
@@ -30,6 +31,10 @@ def digest(pairs):
 def test_a_seed_of_the_phrasebook_writes_the_same_pairs_in_every_version():
     """Runs and the documentation name the phrasebook by its size alone. Words, links and order, also of long ones."""
     assert digest(make_pairs(1_000, seed=5, longest=40)) == "4886bf610e50"
+
+
+def test_every_noun_has_adjectives():
+    assert all(adjectives_for(noun.tags) for noun in NOUNS)
 
 
 def test_the_default_phrasebook_has_twenty_thousand_pairs_of_at_most_fifteen_words(monkeypatch):
