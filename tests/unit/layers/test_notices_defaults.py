@@ -12,6 +12,7 @@ from regard.layers.attention import (
     SelfAttention,
 )
 from regard.layers.blocks import FeedForward, GatedFeedForward, PreNormBlock, RMSNormBlock, rms_norm
+from regard.layers.context import Window
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.loss import negative_log_likelihood
@@ -116,3 +117,39 @@ def test_defaults_are_those_that_the_words_name():
     assert nothing.bias(x, 3, 2) is None
     assert [kind(D, 2).caches for kind in (CausalSelfAttention, LinearAttention)] == [True, False]
     assert (SelfAttention(D).caches, GRU(D, D).caches) == (True, False)
+
+
+def test_recurrent_weights_begin_as_their_paper_says():
+    torch.manual_seed(0)
+    plain, orthogonal, identity = (Elman(64, 64, initialisation=name) for name in ("default", "orthogonal", "identity"))
+    bound = 64**-0.5
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):  # PyTorch's own
+        weight = plain.weight(name).detach()
+        assert float(weight.abs().max()) <= bound
+        assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.3)
+    u = orthogonal.weight("weight_hh").detach()
+    assert torch.allclose(u @ u.T, torch.eye(64), atol=1e-5)
+    assert not torch.equal(u, torch.eye(64))
+    assert orthogonal.weight("weight_ih").detach().std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
+    assert torch.equal(identity.weight("weight_hh"), torch.eye(64))
+    assert identity.weight("weight_ih").detach().std().item() == pytest.approx(0.001, rel=0.1)  # Le et al. 2015
+    for layer in (orthogonal, identity):
+        assert not layer.weight("bias_ih").any()
+        assert not layer.weight("bias_hh").any()
+
+
+def test_other_first_weights_are_of_the_size_that_their_comment_says():
+    torch.manual_seed(0)
+    start = Window(4000, 2).start.detach()
+    assert (float(start.min()), float(start.max())) == pytest.approx((-0.1, 0.1), abs=1e-3)
+    output = Output(64, 500, tied=False, bias=True).weight.detach()
+    assert (float(output.min()), float(output.max())) == pytest.approx((-1 / 8, 1 / 8), abs=1e-3)
+    matrix = named_score("bilinear", 64, 16).matrix
+    assert matrix.shape == (64, 16)
+    assert matrix.detach().std().item() == pytest.approx((64 * 16) ** -0.5, rel=0.1)
+    additive = named_score("additive", 12, 30)
+    assert (additive.query.weight.shape, additive.key.weight.shape) == ((30, 12), (30, 30))  # the larger width
+    assert named_score("additive", 12, 30, width=5).judge.weight.shape == (1, 5)
+    random = LinearAttention(64, 2, feature="gaussian", features=300).directions
+    assert (random.mean().item(), random.std().item()) == pytest.approx((0.0, 1.0), abs=0.05)
+    assert not LinearAttention(D, 2, feature="gaussian").directions.requires_grad
