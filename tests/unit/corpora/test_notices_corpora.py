@@ -361,7 +361,7 @@ def test_another_process_that_fetches_the_same_corpus_is_waited_for_or_said(monk
     assert locked == [tmp_path / "data" / ".plain.lock"]
 
 
-def test_a_false_file_is_said_with_both_sums(monkeypatch, tmp_path):
+def test_an_error_about_a_false_file_has_both_sums(monkeypatch, tmp_path):
     monkeypatch.setattr(fetch, "_stream", lambda url, stream, progress: stream.write(b"false"))
     false, right = hashlib.sha256(b"false").hexdigest()[:12], "ab" * 32
     file = downloads.File("a.org/b/c.txt", right)

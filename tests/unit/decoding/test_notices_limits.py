@@ -407,7 +407,7 @@ def test_settings_end_where_they_say(kind, field, inside, outside, said):
         assert str(error.value).startswith(said)
 
 
-def test_how_to_sample_is_said_once():
+def test_how_to_sample_is_given_once():
     assert one_sampling(None, None, None, None) == Sampling()
     assert one_sampling(None, 0.5, 3, 0.9) == Sampling(0.5, 3, 0.9)
     assert one_sampling(None, 0.0, None, None) == Sampling(0.0)
@@ -435,7 +435,7 @@ def bytewise():
 
 
 @pytest.mark.parametrize("name", MAX_CHARACTERS)
-def test_a_constraint_is_as_long_as_is_said_and_no_longer(bytewise, name):
+def test_a_constraint_may_be_as_long_as_its_limit_and_no_longer(bytewise, name):
     pytest.importorskip("llguidance")
     most = {"regex": 4096, "json_schema": 65_536, "choices": 65_536}[name]
     given = {"regex": "a" * most, "json_schema": "{}".ljust(most), "choices": ("a" * (most - 1), "b")}[name]

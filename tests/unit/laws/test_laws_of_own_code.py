@@ -1,4 +1,4 @@
-"""The laws of a user's own file: what is said before any law, what is left to its law, and with which settings."""
+"""The laws of a user's own file: which errors come before any law, which are left to a law, and with which settings."""
 
 import sys
 
@@ -73,7 +73,7 @@ def test_a_state_that_never_changes_is_noted_once_and_breaks_no_law(named, monke
     assert len(noted) == 1
 
 
-def test_a_result_of_the_wrong_form_is_said_before_any_law_and_a_crash_with_its_law(named):
+def test_a_result_of_the_wrong_form_is_an_error_before_any_law_and_a_crash_breaks_its_law(named):
     with pytest.raises(RegardError, match=r"a step must return idle as a tensor, not as a int\."):
         builder(named(CELL.replace("IDLE", "0")))
     build = builder(named(CELL.replace("IDLE", "1 / 0")))

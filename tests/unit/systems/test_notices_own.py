@@ -379,7 +379,7 @@ def test_a_layer_is_a_stack_with_its_own_name_and_the_lstms_sizes(place):
          "the state Mine.begin returns must be a dict of tensors, not a tuple."),
     ],
 )  # fmt: skip
-def test_what_a_layer_must_return_is_said_with_what_it_returned(place, body, sentence):
+def test_an_error_names_what_a_layer_must_return_and_what_it_returned(place, body, sentence):
     found = opened(place, LAYER + body)
     assert said(found.examine) == sentence
     with pytest.raises(RegardError) as error:
@@ -387,7 +387,7 @@ def test_what_a_layer_must_return_is_said_with_what_it_returned(place, body, sen
     assert str(error.value) == sentence
 
 
-def test_a_layer_that_crashes_is_said_with_its_line_and_where_to_see_more(place):
+def test_a_crash_of_a_layer_names_its_line_and_where_to_see_more(place):
     found = opened(place, LAYER + "    def step(self, x, state): return x @ x\n")
     with pytest.raises(RegardError) as error:
         _ = found.sizes

@@ -77,7 +77,7 @@ def test_a_sheet_is_named_and_counted_if_there_are_others(tmp_path):
     assert Workbook(tmp_path / "b.xlsx").sheet == "sheet 'More', the first of 2"
 
 
-def test_a_sheet_has_as_many_rows_and_columns_as_is_said_and_no_more(tmp_path, monkeypatch):
+def test_a_sheet_may_have_as_many_rows_and_columns_as_its_limits_and_no_more(tmp_path, monkeypatch):
     path = book(tmp_path / "a.xlsx", [["a", "b", ""], ["c", "d"]])
     monkeypatch.setattr(workbook, "MAX_ROWS", 3)
     monkeypatch.setattr(workbook, "MAX_FIELDS", 2)
@@ -169,7 +169,7 @@ def test_another_template_is_another_text(tmp_path):
     assert found.checksum() != before
 
 
-def test_what_a_message_must_be_is_said_with_its_place():
+def test_an_error_about_a_message_names_its_place():
     assert len(read_messages([USER] * 1000)) == 1000
     for wrong, sentence in (
         ([USER] * 1001, "messages must be a list of 1 to 1000 messages, not of 1001."),
@@ -518,7 +518,7 @@ def test_words_are_counted_until_enough_characters_are_read(monkeypatch):
     assert found.coverage["test"] == [0.0] * 3
 
 
-def test_an_overlap_is_said_with_its_shares():
+def test_the_sentence_on_an_overlap_has_its_shares():
     assert PairOverlap("test", 2000, 1500, 1, 0).sentence == (
         "Of the 2000 pairs of test, 1500 (75.0 %) have a source that also occurs in train, 1 (0.1 %) have such a "
         "target, and 0 (0.0 %) occur there as a pair, ignoring case and punctuation."
