@@ -10,6 +10,7 @@ from test_beam import Table
 from test_engine import attention
 
 from regard.base.errors import RegardError
+from regard.decoding import beam as searching
 from regard.decoding.adjustments import Adjustment
 from regard.decoding.beam import Beam, Ended, Hypothesis, _look, beam_search
 from regard.decoding.beam_engine import BeamBatch, BeamEngine, SlotTable
@@ -18,7 +19,7 @@ from regard.decoding.constraints import MAX_CHARACTERS, Constraints
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.growing_text import BEFORE, GrowingText
-from regard.decoding.sampling import GREEDY, Sampling, one_sampling
+from regard.decoding.sampling import GREEDY, Sampling, choose, one_sampling
 from regard.decoding.translate import translate
 from regard.decoding.writer import Writer, has_growing_cache
 from regard.systems import linear_attention, lstm, seq2seq
@@ -94,6 +95,39 @@ def test_finished_samples_leave_when_their_sources_are_an_eighth_of_the_batch(mo
     found = list(translate(model, [[1], *[[2, 3]] * (sources - 1)], **never))
     assert [len(h.tokens) for best in found for h in best] == [1, 1] + [3, 3] * (sources - 1)
     assert read == [sources, *rows]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("between", [1, 2, 5])
+def test_who_watches_a_search_that_looks_seldom_changes_nothing(monkeypatch, between, width):
+    """The candidates that are only watched stay in the batch until the next look."""
+    model, seen = Table(vocabulary=13, seed=3), []
+    asked = {"width": width, "max_tokens": 6, "eos": EOS, "length_penalty": 1.0}
+
+    def searched(**more):
+        state = model.begin(rows=2)
+        hidden, state = model.read(torch.tensor([[0], [4]]), state)
+        found = beam_search(model, hidden[:, 0], state, **asked, **more)
+        return [[h.tokens for h in best] for best in found]
+
+    usual = searched()
+    monkeypatch.setitem(searching.STEPS_BETWEEN_LOOKS, "cpu", between)
+    assert searched() == searched(watch=seen.append) == usual
+    assert len(seen) >= max(len(tokens) for best in usual for tokens in best)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(), Sampling(top_p=0.5)])
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_an_infinite_prediction_is_damaged_too(monkeypatch, sampling, bad):
+    model, logits = attention(), torch.zeros(1, V).index_fill(-1, torch.tensor([3]), bad)
+    with pytest.raises(RegardError, match="its weights are damaged"):
+        choose(logits, sampling, torch.tensor([0.5]))
+    monkeypatch.setattr(model, "predict", lambda hidden: logits.expand(len(hidden), -1).double())
+    for most in (1, 3):
+        with pytest.raises(RegardError, match="its weights are damaged"):
+            list(Engine(model, eos=EOS, sampling=sampling).texts([[EOS]], max_tokens=most))
+    low = torch.full((1, V), -math.inf).index_fill(-1, torch.tensor([3]), 0.0)
+    assert choose(low, sampling, torch.tensor([0.5])).tolist() == [3]  # what cannot come may be −∞
 
 
 def test_what_was_cut_off_has_no_eos_to_leave_out():
