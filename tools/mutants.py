@@ -103,7 +103,7 @@ COMPARED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, 
 COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
             ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd}  # fmt: skip
 
-EITHER_WAY = {"min", "max", "minimum", "maximum", "gcd", "promote_types"}  # f(a, b) is f(b, a)
+EITHER_WAY = {"min", "max", "minimum", "maximum", "gcd", "promote_types", "transpose"}  # f(a, b) is f(b, a)
 GPU = "device.type == 'cuda'"
 
 

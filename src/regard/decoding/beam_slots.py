@@ -130,17 +130,17 @@ class Slots:
 
 def fetch(*tensors: Tensor) -> Callable[[], list[Tensor]]:
     """Starts asynchronous copies to the CPU; the returned function waits for them."""
-    if not tensors[0].is_cuda:
-        return lambda: list(tensors)
-    copies = [torch.empty(part.shape, dtype=part.dtype, pin_memory=True).copy_(part, True) for part in tensors]
-    arrived = torch.cuda.Event()
-    arrived.record()
+    if tensors[0].device.type == "cuda":
+        copies = [torch.empty(part.shape, dtype=part.dtype, pin_memory=True).copy_(part, True) for part in tensors]
+        arrived = torch.cuda.Event()
+        arrived.record()
 
-    def wait() -> list[Tensor]:
-        arrived.synchronize()
-        return copies
+        def wait() -> list[Tensor]:
+            arrived.synchronize()
+            return copies
 
-    return wait
+        return wait
+    return lambda: list(tensors)
 
 
 def hypotheses(words: Tensor, columns: Tensor) -> list[list[Hypothesis]]:

@@ -309,13 +309,13 @@ class Engine:
         return Flight(*self._to_host(tokens), wanted)
 
     def _to_host(self, tokens: Tensor) -> tuple[Tensor, Any]:
-        if self.device.type != "cuda":
-            return tokens, None
-        host = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
-        host.copy_(tokens, non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record()
-        return host, arrived
+        if self.device.type == "cuda":
+            host = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
+            host.copy_(tokens, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record()
+            return host, arrived
+        return tokens, None
 
     def _receive(self, ahead: int) -> None:
         """Receives tokens of all but the last `ahead` launches."""

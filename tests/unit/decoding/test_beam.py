@@ -165,6 +165,14 @@ def test_what_a_counted_model_calls_impossible_is_never_written():
     (found,) = beam_search(Counted(5), *start(Counted(5)), width=4, max_tokens=3, eos=EOS)
     assert not {1, 3} & {token for h in found for token in h.tokens}
 
+    class Edge(Table):
+        def predict(self, hidden):
+            return torch.full_like(hidden, -1.001e30).index_fill(-1, torch.tensor([0]), 0.0).index_fill(
+                -1, torch.tensor([2]), -0.999e30)  # fmt: skip
+
+    (found,) = beam_search(Edge(5), *start(Edge(5)), width=4, max_tokens=1, eos=EOS)
+    assert [h.tokens for h in found] == [[0], [2]]
+
 
 def test_damaged_weights_are_said():
     model = Table()

@@ -47,3 +47,33 @@ def test_a_text_goes_as_far_as_the_first_stop_sequence(pieces, stops):
     places = [place for stop in stops if (place := seen.find(stop)) >= 0]
     assert until.met == bool(places)
     assert given_out == (seen[: min(places)] if places else "".join(pieces))
+
+
+def test_a_space_that_the_prompt_ends_with_is_not_said_again():
+    tokenizer = Tokenizer.train(LINES, "bpe", 300)
+    prompt, tokens = tokenizer.encode("The cat"), tokenizer.encode(" sees it")
+    assert tokenizer.decode(tokens[:1]).startswith(" ")
+    for without_space, text in ((False, " sees it"), (True, "sees it")):
+        grown = GrowingText(tokenizer, prompt, without_space=without_space)
+        assert "".join(grown.add([token]) for token in tokens) == text
+    assert GrowingText(tokenizer, prompt).add(tokens) == " sees it"
+
+
+def test_only_the_end_of_a_prompt_is_decoded():
+    tokenizer = Tokenizer.train(LINES, "byte")
+    grown = GrowingText(tokenizer, tokenizer.encode("a" * 99))
+    assert len(grown.tokens) == 16
+    assert grown.said == 16
+    assert grown.add([]) == ""
+
+
+def test_what_could_begin_a_stop_sequence_is_held_back_and_no_more():
+    until = Until(["abc", "xy"])
+    said = {"1a": "1", "b": "", "d": "abd", "xx": "x", "ab": "x", "c9": ""}
+    assert [until.add(piece, False) for piece in said] == [*said.values()]
+    assert until.met
+    late = Until(["abc"])
+    assert [late.add("zab", False), late.add("", True), late.met] == ["z", "ab", False]
+    assert Until([]).add("abc", False) == "abc"
+    both = Until(["b", "ab"])
+    assert (both.add("xab", False), both.met) == ("x", True)

@@ -78,3 +78,13 @@ def test_ragged_rows_have_every_length():
     lengths = torch.cat([RandomCase(seed, 6, 5).lengths() for seed in range(50)])
     assert lengths.unique().tolist() == [0, 1, 2, 3, 4, 5]
     assert (lengths == 5).sum() > 50  # more than the one full row of each case
+
+
+def test_of_two_ragged_rows_the_other_may_have_any_length_and_one_row_alone_is_full():
+    two = torch.stack([RandomCase(seed, 2, 5).lengths() for seed in range(50)])
+    assert (two.max(dim=1).values == 5).all()
+    assert two.min(dim=1).values.unique().tolist() == [0, 1, 2, 3, 4, 5]
+    three = torch.stack([RandomCase(seed, 3, 5).lengths() for seed in range(20)])
+    assert ((three == 0).any(dim=1) & (three == 5).any(dim=1)).all()
+    assert RandomCase(0, 1, 5).lengths().tolist() == [5]
+    assert RandomCase(0, 3, 5).lengths("other", columns=9).max() == 9

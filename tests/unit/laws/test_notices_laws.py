@@ -126,6 +126,37 @@ def test_a_state_that_nothing_changes_is_named():
     assert never_changed(lambda vocabulary=17, **_: stack(vocabulary=vocabulary)) == []
 
 
+def test_what_is_saved_is_loaded_into_a_model_that_began_with_other_weights():
+    made, first = [], []
+
+    def build(vocabulary=17, **_):
+        made.append(stack(vocabulary=vocabulary))
+        first.append(made[-1].embedding.table.weight.detach().clone())
+        return made[-1]
+
+    assert run_laws(build, only=(6,))[0].holds
+    assert len(made) == 2
+    assert not torch.equal(*first)
+    one, other = (model.state_dict() for model in made)
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+
+
+def test_a_law_and_a_note_are_tried_on_the_same_model_each_time():
+    drawn = []
+
+    def build(vocabulary=17, **_):
+        drawn.append(float(torch.rand(())))
+        return stack(vocabulary=vocabulary)
+
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        never_changed(build)
+        torch.manual_seed(seed)
+        run_laws(build, only=(2,))
+    assert len(drawn) == 4
+    assert len(set(drawn)) == 1
+
+
 @pytest.mark.parametrize("system", ["lstm", "gpt", "transformer"])
 def test_a_learner_has_no_dropout_and_others_have(system):
     build = builder(system)
@@ -135,7 +166,16 @@ def test_a_learner_has_no_dropout_and_others_have(system):
     ]
     assert rates[0] == {0.0}
     assert 0.3 in rates[1]
+    assert [build(learner=learner).embedding.width for learner in (True, False)] == [32, 16]
     assert build(29).vocabulary == 29
+
+
+def test_laws_are_tried_on_models_that_are_small_and_have_everything_twice():
+    settings = builder("gpt")().settings
+    assert (settings.layers, settings.heads, settings.width, builder("gpt")().vocabulary) == (2, 2, 16, 17)
+    assert settings.context >= 3 * max(draw.columns for draw in draws(builder("gpt")()))
+    learner = builder("gpt")(learner=True).settings
+    assert (learner.layers, learner.heads, learner.width, learner.context) == (1, 2, 32, settings.context)
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
@@ -208,7 +248,60 @@ def test_who_cannot_tell_words_apart_does_not_memorise():
     said = r"after 60 steps on four sentences it still gives some next word a probability of only (0\.\d+)"
     with pytest.raises(Broken, match=said):
         learning.it_memorises_four_sentences(stack(Deaf, 20), steps=60)
-    learning.it_memorises_four_sentences(stack(vocabulary=20), steps=1000)
+    hearing = Stack(Embedding(20, 16), [GRU(16, 16)], Output(16, 20, tied=False, bias=False))
+    learning.it_memorises_four_sentences(hearing, steps=1000)
+
+
+class Given(Stack):
+    """Its loss is what it is given, and its logits name the right next word, or another."""
+
+    cost, right = 0.0, True
+    calls, trained = (), 0
+
+    def loss(self, tokens, targets, state=None, lengths=None):
+        self.calls = [*self.calls, (self.training, tokens.clone(), targets.clone())]
+        weight = next(self.parameters())
+        return torch.full(targets.shape, self.cost) + 0 * weight.sum(), {}
+
+    def forward(self, tokens, state=None, lengths=None):
+        targets = self.calls[-1][2]
+        shown = targets if self.right else targets.roll(1, dims=0)
+        return torch.nn.functional.one_hot(shown, self.vocabulary).float(), {}
+
+
+@pytest.mark.parametrize(
+    ("cost", "right", "steps", "holds"),
+    [
+        (0.049, True, 1, True),  # it stops at once
+        (0.051, True, 4, True),
+        (0.099, True, 4, True),
+        (0.101, True, 4, False),
+        (0.049, False, 1, False),  # sure of the wrong words
+    ],
+)
+def test_what_counts_as_memorised_is_a_loss_of_a_tenth_and_the_right_words(cost, right, steps, holds):
+    model = stack(Given, 20)
+    model.cost, model.right = cost, right
+    if holds:
+        learning.it_memorises_four_sentences(model, steps=4)
+    else:
+        chance = f"{torch.tensor(-cost).exp():.2g}"
+        said = f"after 4 steps on four sentences it still gives some next word a probability of only {chance}: "
+        with pytest.raises(Broken, match=said):
+            learning.it_memorises_four_sentences(model, steps=4)
+    assert [training for training, *_ in model.calls] == [True] * steps + [False]
+    tokens, targets = model.calls[0][1:]
+    assert tokens.shape == targets.shape == (4, 3)
+    assert torch.equal(tokens[:, 1:], targets[:, :-1])
+    assert len(tokens.unique()) == 11  # two sentences go on after "their", with different words
+
+
+def test_a_model_with_too_few_words_cannot_be_asked_to_memorise():
+    with pytest.raises(AssertionError):
+        learning.it_memorises_four_sentences(stack(Given, 15), steps=1)
+    model = stack(Given, 16)  # fifteen words and <eos>
+    learning.it_memorises_four_sentences(model, steps=1)
+    assert max(int(targets.max()) for _, _, targets in model.calls) == 15
 
 
 def test_law_13_asks_for_both_and_trains_a_model_made_to_learn(monkeypatch):
@@ -231,7 +324,14 @@ def test_law_13_asks_for_both_and_trains_a_model_made_to_learn(monkeypatch):
     assert (result.holds, result.sentence) == (False, "it learns nothing.")
     assert (1000, False) in made  # of a thousand words, so that 1 is far from log V
     assert made[-1] == (17, True)
+    cases = []
     monkeypatch.setattr(registry, "it_can_memorise", lambda build: None)
+    monkeypatch.setattr(registry, "untrained_it_knows_nothing", lambda model, draw: cases.append((model, draw)))
+    assert run_laws(build, only=(13,))[0].holds
+    ((model, draw),) = cases
+    assert (draw.rows, draw.columns) == (40, 20)  # of so many words the mean loss is near log V
+    assert not model.training
+    assert next(model.parameters()).dtype == torch.float64
     monkeypatch.setattr(registry, "untrained_it_knows_nothing", fails("it knows something"))
     (result,) = run_laws(build, only=(13,))
     assert (result.holds, result.sentence) == (False, "it knows something.")
@@ -258,6 +358,31 @@ def test_a_text_that_depends_on_its_batch_mates_breaks_law_7():
     beam_one_is_greedy(stack().double().eval(), RandomCase(3, 3, 5))
     with pytest.raises(Broken, match="a beam of 1 writes"):
         beam_one_is_greedy(stack(KnowsItsRow).double().eval(), RandomCase(3, 3, 5))
+
+
+class ByCompany(Stack):
+    """7: beside others it writes 4 again and again, alone 5."""
+
+    def predict(self, hidden):
+        logits = hidden.new_zeros(*hidden.shape[:-1], self.vocabulary)
+        return logits.index_fill(-1, torch.tensor(4 if len(logits) > 1 else 5), 1.0)
+
+
+class TranslatesByCompany(Seq2Seq):
+    predict = ByCompany.predict
+
+
+@pytest.mark.parametrize(("translates", "beam", "greedy"), [(False, 5, 4), (True, 4, 5)])
+def test_what_a_beam_wrote_and_what_greedy_decoding_wrote_are_not_confused(translates, beam, greedy):
+    """A beam reads prompts alone, and greedy decoding together; of translations it is the other way round."""
+    if translates:
+        model = TranslatesByCompany(17, Settings(layers=1, width=8, embedding=6)).double().eval()
+    else:
+        model = ByCompany(Embedding(17, 8), [GRU(8, 8)], Output(8, 17, tied=True, bias=False)).double().eval()
+    with pytest.raises(Broken) as broken:
+        beam_one_is_greedy(model, RandomCase(3, 3, 3))
+    said = f"a beam of 1 writes {[beam] * 3} but greedy decoding writes {[greedy] * 3}: "
+    assert str(broken.value).startswith(said)
 
 
 # -- translators -----------------------------------------------------------------------------------------------------

@@ -102,3 +102,33 @@ def test_the_state_has_one_size_however_much_was_read():
         for words in (1, 64, 65, 300)
     }
     assert len({str(shapes) for shapes in sizes.values()}) == 1
+
+
+def test_a_head_forgets_as_its_equation_says():
+    """1 − 2^(−5−h) in head h; or the 16th root of a gate, which first keeps 96 %."""
+    x = torch.randn(1, 3, 16, dtype=torch.float64)
+    for decay, wanted in (("none", [1.0, 1.0]), ("fixed", [1 - 2**-5, 1 - 2**-6]), ("gated", [0.5 ** (1 / 16)] * 2)):
+        layer = make(decay=decay)
+        if decay == "gated":
+            torch.nn.init.zeros_(layer.forget.weight)
+            torch.nn.init.zeros_(layer.forget.bias)
+        *_, parts = layer.explain(x, *begin(layer, 1))
+        assert parts["decay"].shape == (1, 3, 2)
+        torch.testing.assert_close(parts["decay"], torch.tensor(wanted, dtype=torch.float64).expand(1, 3, 2))
+
+
+def test_what_matches_no_key_is_divided_by_a_millionth():
+    layer = make(feature="relu")
+    read = torch.tensor([[[[2e-7, 4e-7, 1e-7], [2e-6, 4e-6, 2e-6], [0.0, 0.0, 0.0]]]], dtype=torch.float64)
+    assert layer.divide(read)[0, 0].flatten().tolist() == pytest.approx([0.2, 0.4, 1.0, 2.0, 0.0, 0.0])
+    assert torch.equal(make(rule="delta").divide(read), read)
+
+
+def test_a_gaussian_feature_is_of_a_size_that_does_not_depend_on_how_many_there_are():
+    for features, wanted in ((0, 8), (3, 3)):
+        layer = make(feature="gaussian", features=features)
+        assert layer.directions.shape == (2, 8, wanted)
+        assert layer.begin(1, device="cpu", dtype=torch.float32)["matrix"].shape == (1, 2, wanted, 8)
+        key = torch.zeros(1, 2, 1, 8, dtype=torch.float64)  # φ(0) = 1 / √m
+        assert layer.map_features(key).flatten().tolist() == pytest.approx([wanted**-0.5] * 2 * wanted)
+    assert make(feature="relu", features=3).features == 8  # only random features can be of any number

@@ -1,6 +1,7 @@
 """What only training and short numbers show: masks of dropout, smoothing, and sums that must not be made in bf16."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -9,10 +10,12 @@ from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PreNormBlock
 from regard.layers.dropout import Dropout, VariationalDropout, WordDropout, drop_weight
 from regard.layers.embedding import Embedding, Output
+from regard.layers.encoder import RecurrentEncoder
 from regard.layers.loss import negative_log_likelihood
 from regard.layers.position import Rotary, Sinusoid, Stretch, rotate
 from regard.layers.recurrent import GRU, LSTM
 from regard.layers.state import Span, last
+from regard.systems import llama
 from regard.systems.classifier import mean_of_real
 
 ROWS, STEPS, WIDTH, V = 40, 7, 50, 30
@@ -117,6 +120,11 @@ def test_rotations_depend_on_the_distance_and_stretch_as_their_names_say():
     assert float(scaled[2]) == pytest.approx(1 / 8)  # it never turns within the context
     assert turns[1] > 4
     assert scaled[1] == 1.0
+    assert Stretch() == Stretch("none", 1.0, 1.0, 4.0, 8192) == llama.Settings().rotations  # one default, named twice
+    for turn, kept in ((1.0, 0.0), (1.75, 0.25), (2.5, 0.5), (4.0, 1.0)):  # between `low` and `high` a mixture
+        between = torch.tensor([2 * math.pi * turn / 8192], dtype=torch.float64)
+        found = Stretch("llama3", 8.0, 1.0, 4.0, 8192)(between) / between
+        assert float(found) == pytest.approx(kept + (1 - kept) / 8)
 
 
 def test_a_row_ends_after_its_own_last_word():
@@ -151,3 +159,15 @@ def test_layers_of_a_block_are_dropped_by_themselves():
     x = torch.rand(2, 3, 4)
     state = layer.begin(2, device="cpu", dtype=torch.float32)
     assert torch.equal(layer(x, state, SPAN)[0], layer(x, state, SPAN)[0])  # nothing is drawn that was not asked for
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_an_encoder_of_one_layer_has_nothing_to_drop_between_and_warns_of_nothing(cell):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, two = (RecurrentEncoder(4, 5, cell=cell, layers=layers, dropout=0.5).train() for layers in (1, 2))
+    x = torch.rand(2, 3, 4)
+    assert torch.equal(one(x)[0], one(x)[0])
+    assert not torch.equal(two(x)[0], two(x)[0])
+    assert torch.equal(two(x)[1]["0"]["hidden"], two(x)[1]["0"]["hidden"])  # nothing is dropped before the first layer
+    assert torch.equal(two.eval()(x)[0], two(x)[0])

@@ -75,6 +75,31 @@ def test_discounts_are_refused_where_counts_of_counts_do_not_allow_them():
     assert discounts(np.array([1] * 9 + [2] + [3] * 9 + [4])) is None  # D_2 would be negative
 
 
+def test_a_discount_is_above_zero_and_at_most_its_count():
+    at_zero = np.array([1] * 2 + [2] * 2 + [3] * 4)  # Y = 1/3, and D_2 = 2 − 3 · 1/3 · 4/2
+    assert discounts(at_zero) is None
+    assert discounts(at_zero[:-1]) == pytest.approx((1 / 3, 1 / 2, 3))
+    assert discounts(np.array([1] * 2 + [2] * 2 + [3] * 3 + [4] * 5 + [9])) == pytest.approx((1 / 3, 1 / 2, 3 - 20 / 9))
+
+
+def test_a_fallback_is_noted_with_its_orders_and_discounts_until_another_text_is_counted():
+    model = NGram(5, Settings(order=3))
+    model.count(np.array([1, 2, 0]))
+    assert model.notes == [
+        "too few distinct counts to estimate Kneser-Ney's discounts of order 1, 2, 3: using 0.5, 1, 1.5 instead"
+    ]
+    ids, tokens = numbered(HARBOUR)
+    larger = NGram(len(tokens), Settings(order=2))
+    larger.count(np.array([1, 0]))
+    assert larger.notes
+    larger.count(ids)
+    assert larger.notes == []
+    plain = NGram(5, Settings(order=3, smoothing="counts"))
+    plain.notes = ["of before"]
+    plain.count(np.array([1, 2, 0]))
+    assert plain.notes == []
+
+
 @pytest.mark.parametrize("lines", [["a"], [""], ["a a a a a a"], ["a b", "b a"] * 50, ["a", "b", "c", ""]])
 @pytest.mark.parametrize("order", [1, 2, 3, 7])
 def test_the_smallest_texts_are_smoothed_too(lines, order):

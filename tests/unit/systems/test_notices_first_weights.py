@@ -65,6 +65,47 @@ def test_first_weights_are_as_large_as_they_were(case):
         assert mean == pytest.approx(known[name][1], abs=6 * deviation / math.sqrt(count) + 1e-5), name
 
 
+RESIDUAL = (".attention.output.weight", ".feedforward.output.weight", ".cross.output.weight")
+BLOCKS = {"layers": 3, "initial": 0.1}
+DEEP = 0.1 * 6**-0.5  # of the 2 × layers terms of the residual stream
+EQUATIONS = [  # a system, settings, and the standard deviation of a weight by the first name whose end fits
+    ("gpt", {**BLOCKS, "scale": 2.0, "tied": False},
+     {RESIDUAL: DEEP, ("embedding.table.weight", "output.weight"): 0.05, ".weight": 0.1}),
+    ("gpt", {**BLOCKS, "position": "learned"}, {RESIDUAL: DEEP, ".weight": 0.1}),
+    ("linear-attention", {**BLOCKS, "decay": "gated", "rule": "delta"}, {RESIDUAL: DEEP, ".weight": 0.1}),
+    ("llama", {**BLOCKS, "bias": "all", "tied": False}, {RESIDUAL: DEEP, ".weight": 0.1}),
+    ("mingru", {**BLOCKS, "tied": False}, {("s.0.output.weight", "s.1.output.weight", "s.2.output.weight",
+                                           *RESIDUAL): DEEP, ".weight": 0.1}),
+    ("self-attention", {"position": "learned"}, {"table.weight": 0.1, "output.weight": 0.02}),
+    ("transformer", {"tied": False, "shared": False, "position": "learned", "feedforward": 48},
+     {"position.table.weight": 48**-0.5, "table.weight": 0.25 * 48**-0.5,
+      (".query.weight", ".attention.output.weight", ".cross.output.weight", ".expand.weight",
+       ".feedforward.output.weight"): 48**-0.5, ".cross.project.weight": 72**-0.5, ".project.weight": 96**-0.5,
+      "output.weight": 0.25 * 48**-0.5}),
+    *((system, {"shared": False}, {"table.weight": 0.5 * 48**-0.5}) for system in ("seq2seq", "bahdanau")),
+    ("classifier", {"encoder": "lstm"}, {"table.weight": 0.5 * 48**-0.5, "output.weight": 0.25 * 96**-0.5}),
+    ("classifier", {"encoder": "lstm", "bidirectional": False}, {"output.weight": 0.25 * 48**-0.5}),
+    ("classifier", {"encoder": "dan", "embedding": 64, "layers": 0}, {"output.weight": 0.25 * 64**-0.5}),
+    *((system, {}, {"embedding.table.weight": 0.1 / 3**0.5}) for system in ("rnn", "lstm", "gru", "dan", "nnlm")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("system", "more", "wanted"), EQUATIONS)
+def test_first_weights_are_those_of_their_equation(system, more, wanted):
+    """Whatever the settings: biases begin at 0 and norms at 1."""
+    seen, model = set(), made(system, tuple(more.items()))
+    for name, weight in model.named_parameters():
+        if "norm" in name or name in ("finish.weight", "finish.bias", "encoder.finish.weight", "encoder.finish.bias"):
+            assert torch.equal(weight, torch.full_like(weight, float(name.endswith("weight")))), name
+        elif weight.dim() < 2 and any(part in name for part in ("feedforward", "attention", "cross")):
+            assert not weight.any(), name
+        elif ends := next((ends for ends in wanted if name.endswith(ends)), None):
+            chance = 6 / math.sqrt(2 * weight.numel())
+            assert weight.detach().std(correction=0).item() == pytest.approx(wanted[ends], rel=chance), name
+            seen.add(ends)
+    assert seen == {*wanted}
+
+
 def test_recurrent_weights_begin_as_their_name_says():
     for kind in ("orthogonal", "identity"):
         for layer in made("rnn", (("initialisation", kind),)).layers:

@@ -293,10 +293,8 @@ class NounPhrases:
         """One, or two of which one goes before the French noun and one behind; with the keys of *very* and its own."""
         if room < 1 or not self.chance(0.75 if room < 3 else 0.45):
             return []
-        known = adjectives_for(noun.tags)
-        first = self.pick(known) if known else None
-        if first is None:
-            return []
+        known = adjectives_for(noun.tags)  # for every noun there are some
+        first = self.pick(known)
         if room >= 2 and first.english in GRADED and self.chance(0.3):
             return [(first, self.key(), self.key())]
         chosen = [(first, 0, self.key())]
