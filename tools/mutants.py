@@ -89,6 +89,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
     if (folder / "__init__.py").exists()
 }
 NEEDS_A_GPU = ("fast/kernels/", "training/distributed.py")  # or several processes
+SHEETS = "learn/exercises/sheets/"  # pages that tests fill in and run as files of their own: no import runs their lines
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
 PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
 PRELOADED += ["torch._dynamo", "torch.testing"]  # torch's optimisers import the first one
@@ -309,6 +310,10 @@ def tests_of(fault: Fault, declared: bool) -> dict[str, list[tuple[float, str]]]
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
         found = measured(file)
+        if fault.file.startswith(SHEETS):  # the tests of this page, by name
+            named = [test for test in found["seconds"] if f"[{Path(fault.file).stem}" in test]
+            by_file |= {file: sorted((found["seconds"][test], test) for test in named)} if named else {}
+            continue
         ran = found["ran"].get(fault.file, {})
         lines = map(int, ran) if declared else range(fault.line, fault.until + 1)
         contexts = {context for line in lines for context in ran.get(str(line), [])}
