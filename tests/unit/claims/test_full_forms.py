@@ -22,6 +22,7 @@ from regard.claims import (
     induction,
     language_models,
     long_sentences,
+    models,
     no_waiting,
     parameters,
     recall,
@@ -528,6 +529,27 @@ def test_the_digest_is_of_all_names_and_contents_that_are_imported(monkeypatch, 
     seen.add(digest())
     assert len(seen) == 5
     source_digest.imported.cache_clear()
+
+
+def test_a_result_is_kept_by_the_code_that_measures_and_judges_and_a_model_by_that_which_trains(monkeypatch, tmp_path):
+    """Also by the text of pyref, which differs between versions of Python."""
+    asked_for = []
+    for module in (runner, models):
+        monkeypatch.setattr(module, "digest", lambda *modules: asked_for.append(modules) or "the same")
+    claim = regard.claims.get_claim("any-b")
+    assert runner.record_of(claim, True, "cpu", {}).name.startswith("any-b-")
+    folders = []
+    for checksum, system in (("one", "ngram"), ("two", "ngram"), ("one", "lstm"), ("one", "ngram")):
+        monkeypatch.setattr(models, "open_corpus", lambda data, is_=checksum: SimpleNamespace(checksum=lambda: is_))
+        (_, folder), _ = asked(
+            monkeypatch, models, "train_recipe", partial(models.trained, None, system, "pyref", store=tmp_path)
+        )
+        folders.append(folder)
+        assert not (folder / "done.json").exists()  # it was not trained to its end
+    assert len(set(folders)) == 3
+    assert folders[0] == folders[3]
+    assert {folder.parent for folder in folders} == {tmp_path / "models"}
+    assert set(asked_for) == {("regard.claims.any_b", "regard.claims.verdict"), ("regard.runs.resume",)}
 
 
 def test_claims_are_run_from_the_package_itself():

@@ -12,6 +12,7 @@ import torch
 from regard.base.errors import RegardError, Stopped, Terminated
 from regard.evaluation.perplexity import Method, token_losses
 from regard.runs.recipe import compose
+from regard.systems.catalogue import load_class
 from regard.training import background_files, budget, optimizers
 from regard.training.budget import BudgetClock, Progress
 from regard.training.checkpoint import DIGEST, load_tensors, save_tensors, weights_digest
@@ -19,6 +20,7 @@ from regard.training.distributed import Group
 from regard.training.hyperparameters import Training
 from regard.training.interrupts import stop_on_signals
 from regard.training.log import finite_or_none, perplexity_of
+from regard.training.loop import Trainer
 from regard.training.objective import Objective, TensorBatch
 from regard.training.validation import TextValidation, ValidationResult
 from small_trainers import Clock, ids, trainer
@@ -145,7 +147,7 @@ def test_of_a_dialogue_the_chosen_tokens_count_in_training_and_validation(tmp_pa
     assert int(count) == 16
     assert float(found.detach()) == pytest.approx(float(losses[counted].sum().detach()))
     found, count, _ = Objective(model)(TensorBatch(tokens, targets, None, counted=counted & False), None)
-    assert (float(found), int(count)) == (0.0, 1)  # a batch of questions alone: 0 / 1
+    assert (float(found.detach()), int(count)) == (0.0, 1)  # a batch of questions alone: 0 / 1
     each = np.concatenate([*token_losses(model, text, Method.in_training(model), eos=0, begin=7)])
     assert TextValidation(text, 0, 7)(model).loss == pytest.approx(each.mean())
     assert TextValidation(text, 0)(model).loss != pytest.approx(each.mean())
@@ -216,6 +218,26 @@ def test_windows_rows_and_averages_that_do_not_go_together_are_refused_and_their
     assert (text.carries, text.terms, text.kept, text.on_pairs) == (False, {}, 0, False)
     assert training(batches="stream").carries
     assert (pairs.terms, pairs.kept, pairs.on_pairs) == ({"smoothing": 0.25, "consistency": 3.0}, 2, True)
+
+
+def test_every_setting_of_an_optimizer_reaches_it_and_the_average_and_the_objective(tmp_path):
+    one = trainer(
+        tmp_path / "one", "gpt", learning_rate=0.25, weight_decay=0.125, beta2=0.75, ema=0.5, snapshots=3, clip=0.0
+    )
+    matrices, vectors = one.optimizer.param_groups
+    assert [group["weight_decay"] for group in (matrices, vectors)] == [0.125, 0.0]
+    assert all((group["lr"], group["betas"]) == (0.25, (0.9, 0.75)) for group in (matrices, vectors))
+    assert all(weight.dim() >= 2 for weight in matrices["params"])
+    assert (one.average.decay, one.files.snapshots, one.files.keep) == (0.5, 3, 0)
+    assert trainer(tmp_path / "two", "gpt").average.decay == 1.0  # all steps alike, once averaging has begun
+    turned = trainer(tmp_path / "three", "gpt", optimizer="muon", weight_decay=0.125).optimizer.param_groups
+    assert [(group["orthogonal"], group["weight_decay"]) for group in turned] == [
+        (False, 0.125), (False, 0.0), (True, 0.125)
+    ]  # fmt: skip
+    settings = training("transformer", label_smoothing=0.25, consistency=3.0, keep=2)
+    model = load_class("transformer")(11, compose("transformer", "tiny", {"model": {"width": 16}}).model)
+    pairs = Trainer(model, None, None, settings, tmp_path)
+    assert (pairs.objective.smoothing, pairs.objective.consistency, pairs.files.keep) == (0.25, 3.0, 2)
 
 
 @pytest.mark.parametrize("kind", ["whole", "sharded", "on a CPU", "without a fused step", "none"])
