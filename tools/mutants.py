@@ -62,6 +62,7 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "base": ["unit/text/test_word_spans.py", "unit/text/test_fetch.py", "unit/text/test_tokenizer.py"],
     "evaluation": ["unit/claims/test_verdict.py", "unit/comparison/test_comparison.py",
                    "unit/comparison/test_comparison_translation.py"],
+    "fast": ["unit/decoding/test_decode_step.py", "unit/training/test_capture.py"],
     "report": ["unit/insight/test_report_insight.py", "unit/claims/test_report_claims.py",
                "unit/web/lab/test_worker.py"],
     "training": ["unit/runs/test_recipe.py"],

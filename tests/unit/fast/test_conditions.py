@@ -1,6 +1,7 @@
 """What decides on a CPU whether a row for a GPU may be used, and what it does around its kernels, which are played here
 by objects that note how they are called."""
 
+import importlib
 import sys
 from itertools import product
 from types import ModuleType, SimpleNamespace
@@ -487,57 +488,157 @@ def test_a_token_is_chosen_by_the_kernel_from_logits_of_at_most_32_bits():
     assert "32 bits" in choose_token.allows(SimpleNamespace(model=nn.Identity(), sampling=GREEDY), Use())
 
 
-@pytest.mark.parametrize(
-    ("make", "known"),
-    [
-        (a_gpt, True),
-        (lambda: a_gpt(position="rotary"), True),
-        (lambda: a_gpt(tied=False), True),
-        (lambda: a_gpt(bias=False), True),
-        (lambda: a_gpt(position="alibi"), False),
-        (lambda: a_gpt(position="sinusoid"), False),
-        (lambda: a_gpt(norm="post"), False),
-        (lambda: a_gpt().double(), False),
-        (lambda: lstm.LSTMModel(31, lstm.Settings(width=8)), False),
-        (lambda: llama.Llama(31, llama.Settings(layers=2, width=16, heads=4, context=12)), False),
-        (a_transformer, False),
-        (lambda: nn.Linear(2, 2), False),
-    ],
-)
-def test_a_step_in_few_kernels_is_for_pre_norm_blocks_in_one_precision(make, known, monkeypatch):
-    monkeypatch.setattr(decode_step, "has_triton", lambda: True)
-    model = make().eval()
-    assert not decode_step.is_known(model)  # on a CPU
-    monkeypatch.setattr(decode_step, "INTERPRETED", True)
-    assert decode_step.is_known(model) is known
-    if known:
-        assert decode_step.allows(SimpleNamespace(model=model), Use()) is None
-        assert not decode_step.is_known(model.train())
-        with monkeypatch.context() as patch:
-            patch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
-            assert not decode_step.is_known(model.eval())
-        assert decode_step.is_known(model.eval())
-        next(model.parameters()).data = next(model.parameters()).data.half()
-        assert not decode_step.is_known(model)  # two precisions
+class Launched:
+    """A kernel that is computed by PyTorch, with its grid: kernel[grid](…)."""
+
+    def __init__(self, name, compute, done):
+        self.name, self.compute, self.done = name, compute, done
+
+    def __getitem__(self, grid):
+        def launch(*given, **how):
+            self.done.append(self.name)
+            self.compute(grid, *given, **how)
+
+        return launch
 
 
-def test_tiles_are_powers_of_two_and_cover_what_they_divide():
+def covers(programs, size, whole):
+    return (programs - 1) * size < whole <= programs * size
+
+
+def is_tile(number, least=1):
+    return number >= least and number.bit_count() == 1
+
+
+def normed_by(v, gain, shift, epsilon, SHIFT):
+    return nn.functional.layer_norm(v, v.shape[-1:], gain, shift if SHIFT else None, epsilon)
+
+
+ACTIVATIONS = {
+    "none": lambda y: y, "relu": torch.relu, "gelu": lambda y: nn.functional.gelu(y, approximate="tanh")
+}  # fmt: skip
+
+
+def embed(grid, tokens, seen, words, places, gain, shift, x, normed, scale, last, epsilon, *, WIDTH, BLOCK, PLACES,
+          NORM, SHIFT, EARLY):  # fmt: skip
+    assert grid == (len(tokens),)
+    assert x.size(1) == WIDTH
+    assert is_tile(BLOCK, WIDTH)
+    x.copy_(words[tokens] * scale + (places[seen.clamp(max=last)] if PLACES else 0.0))
+    if NORM:
+        normed.copy_(normed_by(x, gain, shift, epsilon, SHIFT))
+
+
+def product_of_few_rows(grid, x, gain, shift, weight, bias, residual, y, seen, columns, epsilon, *, INNER, BLOCK_INNER,
+                        WARPS, EACH, ROWS, NORM, SHIFT, BIAS, ACTIVATION, RESIDUAL, ADVANCE, EARLY,
+                        num_warps):  # fmt: skip
+    assert covers(grid[0], WARPS * EACH, columns)
+    assert (weight.shape, ROWS, num_warps) == ((columns, INNER), len(x), WARPS)
+    assert is_tile(BLOCK_INNER, max(INNER, 128))
+    v = normed_by(x, gain, shift, epsilon, SHIFT) if NORM else x
+    v = ACTIVATIONS[ACTIVATION](v @ weight.T + (bias if BIAS else 0.0))
+    y.copy_(v + (residual if RESIDUAL else 0.0))
+    if ADVANCE:
+        seen += 1
+
+
+def product_of_many_rows(grid, x, weight, bias, y, seen, rows, columns, *, INNER, BLOCK_INNER, BLOCK, ROWS, BIAS,
+                         ACTIVATION, ADVANCE, EARLY, num_warps, num_stages):  # fmt: skip
+    assert covers(grid[0], BLOCK, columns)
+    assert covers(grid[1], ROWS, rows)
+    assert is_tile(ROWS, 16)
+    assert (weight.shape, len(x)) == ((columns, INNER), rows)
+    assert 1 <= num_stages <= 99 * 1024 // ((ROWS + BLOCK) * BLOCK_INNER * 4)
+    y.copy_(ACTIVATIONS[ACTIVATION](x @ weight.T + (bias if BIAS else 0.0)))
+    if ADVANCE:
+        seen += 1
+
+
+def split_k_product(grid, x, weight, y, rows, columns, *, INNER, BLOCK_INNER, BLOCK, ROWS, EARLY, num_warps):
+    assert covers(grid[0], BLOCK, columns)
+    assert covers(grid[1], BLOCK_INNER, INNER)
+    assert covers(grid[2], ROWS, rows)
+    assert is_tile(ROWS, 16)
+    assert (y.shape, y.dtype) == ((grid[1], rows, columns), torch.float32)
+    for number, (part, of_weight) in enumerate(zip(x.split(BLOCK_INNER, 1), weight.split(BLOCK_INNER, 1), strict=True)):
+        y[number] = part @ of_weight.T
+
+
+def add_norm(grid, x, parts, bias, gain, shift, y, normed, rows, epsilon, *, SPLITS, WIDTH, BLOCK, SHIFT, BIAS, EARLY,
+             num_warps):  # fmt: skip
+    assert (grid, SPLITS, WIDTH) == ((rows,), len(parts), x.size(1))
+    assert is_tile(BLOCK, WIDTH)
+    y.copy_(x + parts.sum(0) + (bias if BIAS else 0.0))
+    normed.copy_(normed_by(y, gain, shift, epsilon, SHIFT))
+
+
+def turned(v, position):
+    """Components k and k + d/2 turned by t / 10000^(2k/d)."""
+    half = v.size(-1) // 2
+    angle = position[:, None, None] * 10000.0 ** (-torch.arange(half) / half)
+    one, other = v.split(half, -1)
+    return torch.cat([one * angle.cos() - other * angle.sin(), other * angle.cos() + one * angle.sin()], -1)
+
+
+def attend(grid, qkv, bias, keys, values, seen, context, rows, slots, scale, *, HEADS, WIDTH, BLOCK_WIDTH, PARTS, EACH,
+           SPLITS, BIAS, ROTARY, EARLY, num_warps):  # fmt: skip
+    assert (grid, SPLITS, keys.shape) == ((rows * HEADS,), len(qkv), (rows, HEADS, slots, WIDTH))
+    assert is_tile(BLOCK_WIDTH, WIDTH)
+    assert is_tile(PARTS, num_warps)
+    query, key, value = (qkv.sum(0) + (bias if BIAS else 0.0)).view(rows, 3, HEADS, WIDTH).unbind(1)
+    if ROTARY:
+        query, key = turned(query, seen), turned(key, seen)
+    slot = seen.clamp(max=slots - 1)
+    keys[torch.arange(rows), :, slot], values[torch.arange(rows), :, slot] = key, value
+    scores = (query[:, :, None] @ keys.mT)[:, :, 0] * scale  # [R, H, S]
+    scores = scores.masked_fill(torch.arange(slots) > slot[:, None, None], -torch.inf)
+    context.copy_((scores.softmax(-1)[:, :, None] @ values)[:, :, 0].flatten(1))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 70])
+@pytest.mark.parametrize("settings", [
+    {}, {"position": "rotary"}, {"bias": False}, {"tied": False, "activation": "relu"},
+    {"position": "none", "width": 24, "heads": 3},
+], ids=str)  # fmt: skip
+def test_the_kernels_of_a_step_are_launched_with_what_they_need(rows, settings, monkeypatch):
+    """Played by PyTorch, they give the model's own step; few rows take other kernels than many."""
+    done, module = [], ModuleType("regard.fast.kernels.decode")
+    for compute in (embed, product_of_few_rows, product_of_many_rows, split_k_product, add_norm, attend):
+        setattr(module, compute.__name__, Launched(compute.__name__, compute, done))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(importlib.import_module("regard.fast.kernels"), "decode", module, raising=False)
+    torch.manual_seed(0)
+    model = a_gpt(**settings).eval()
+    for weight in model.parameters():
+        weight.data.normal_(std=0.3)
+    states = []
+    with torch.no_grad():
+        for _ in range(2):
+            torch.manual_seed(1)
+            state = model.begin(rows=rows, capacity=12)
+            _, state = model(torch.randint(31, (rows, 8)), state, torch.randint(1, 9, (rows,)))
+            states.append(state)
+        fast = decode_step.DecodeStep(model)
+        for _ in range(2):
+            tokens = torch.randint(31, (rows,))
+            hidden, _ = model.read(tokens[:, None], states[0])
+            torch.testing.assert_close(fast(tokens, states[1]), model.predict(hidden[:, 0]), rtol=1e-4, atol=1e-4)
+    assert states[0]["seen"].equal(states[1]["seen"])
+    for name, past in states[0]["past"].items():
+        for part in ("key_buffer", "value_buffer"):
+            torch.testing.assert_close(states[1]["past"][name][part], past[part], rtol=1e-4, atol=1e-4)
+    assert ("product_of_few_rows" in done) == (rows <= 3) != ("split_k_product" in done)
+    done.clear()
+    monkeypatch.setattr(decode_step, "WIDEST", 4 * model.embedding.width - 1)  # too wide for a warp
+    with torch.no_grad():
+        decode_step.DecodeStep(model)(torch.randint(31, (rows,)), states[1])
+    assert "product_of_few_rows" not in done
+
+
+def test_tiles_of_a_residual_sum_and_of_short_attention_are_powers_of_two_from_16_on():
     for number in range(1, 70):
-        assert decode_step.power_of_two(number) >= number > decode_step.power_of_two(number) // 2 - (number == 1)
-        assert decode_step.power_of_two(number).bit_count() == 1
-        for size in (1, 2, 7, 64):
-            parts = decode_step.parts_of(number, size)
-            assert (parts - 1) * size < number <= parts * size
         for tile in (residual.tile, short_attention._tile):
             assert tile(number) == max(16, decode_step.power_of_two(number))
-    sizes = (1, 16, 100, 1000, 2048, 2049, 5000, 16384, 16385, 100_000)
-    for columns, inner in product(sizes, sizes):
-        found = [*decode_step.few_rows_tile(1, columns, inner), *decode_step.few_rows_tile(3, columns, inner),
-                 *decode_step.many_rows_tile(columns, inner)[:3], *decode_step.split_k_tile(columns, inner, 2),
-                 *decode_step.split_k_tile(columns, inner, 4), *decode_step.attention_tile(columns, inner)]  # fmt: skip
-        assert all(one.bit_count() == 1 for one in found)
-        assert decode_step.split_k_tile(columns, inner, 2)[1] >= 16
-        assert decode_step.split_k_tile(columns, inner, 4)[1] <= 64
 
 
 def test_a_missing_shift_or_bias_is_another_tensor_that_nothing_reads():
