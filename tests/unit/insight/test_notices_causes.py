@@ -223,7 +223,10 @@ def test_a_batch_has_as_many_rows_as_its_logits_allow_and_at_most_64(gpt, monkey
 
 def test_a_classifier_is_asked_about_its_label_or_the_one_that_is_given(classifier):
     for text in ("a b c", "d e", "n o m"):
-        label = trace_classification(classifier, WORDS, LABELS, text).label
+        trace = trace_classification(classifier, WORDS, LABELS, text)
+        label, shares = trace.label, np.array([choice.probability for choice in trace.top[0]])
+        assert len(shares) == 2  # special tokens have none
+        assert trace.entropy[0] == pytest.approx(-(shares * np.log(shares)).sum())
         found = read_text(classifier, LABELS, text, None, WORDS)
         assert [LABELS.token(one) for one in found.targets] == [label]
         assert found.source_words == (*text.split(), "<eos>")
