@@ -63,6 +63,7 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "evaluation": ["unit/claims/test_verdict.py", "unit/comparison/test_comparison.py",
                    "unit/comparison/test_comparison_translation.py"],
     "fast": ["unit/decoding/test_decode_step.py", "unit/training/test_capture.py"],
+    "insight": ["laws/test_laws_of_interventions.py"],
     "report": ["unit/insight/test_report_insight.py", "unit/claims/test_report_claims.py",
                "unit/web/lab/test_worker.py"],
     "training": ["unit/runs/test_recipe.py"],
