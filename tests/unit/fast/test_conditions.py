@@ -16,12 +16,13 @@ from regard.decoding.sampling import GREEDY, Sampling
 from regard.fast import compile_ahead, graphs, install, table
 from regard.fast.attention import language_blocks, residual, short_attention, short_blocks
 from regard.fast.decoding import beam_step, choose_token, decode_step, recorded_writer
-from regard.fast.recurrence import minimal_gru, padded_weights, table_lookup
+from regard.fast.recurrence import lstm_chain, minimal_gru, padded_weights, recurrent_layers, table_lookup
 from regard.fast.table import Use
 from regard.fast.training import captured_step, padded_step, products
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding
 from regard.layers.position import Learned, Sinusoid
+from regard.layers.recurrent import LSTM, Elman
 from regard.layers.state import Span
 from regard.systems import bahdanau, gpt, linear_attention, llama, lstm, mingru, seq2seq, transformer
 from regard.training.hyperparameters import PairTraining, Training
@@ -76,6 +77,15 @@ def test_rows_are_left_out_in_their_context_alone():
         assert used()
     assert used()
     assert not table._left_out
+
+
+def test_what_was_installed_for_another_use_is_taken_out_first():
+    layer, name = Dropout(0.5), "dropout with few random numbers"
+    assert [row.name for row in install(layer)] == [name]
+    assert table.is_swapped(layer.forward)
+    with table.without(name):
+        assert install(layer) == []
+    assert not table.is_swapped(layer.forward)
 
 
 def test_a_hopper_gpu_is_one_of_compute_capability_9_or_more(monkeypatch):
@@ -438,6 +448,45 @@ def test_the_kernels_of_the_minimal_gru_are_launched_over_rows_and_blocks_of_com
     assert [minimal_gru._fits(layer, torch.ones(shape), {}, None) for shape in shapes] == [True, False, False]
 
 
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
+def test_a_sigmoid_network_is_a_tanh_network_of_twice_its_state_less_one(activation):
+    torch.manual_seed(0)
+    layer = Elman(3, 4, activation=activation).double()
+
+    def by_torch(layer, weights, x, state, span):
+        hidden, end = torch.rnn_tanh(x, state["hidden"][None], list(weights), True, 1, 0.0, False, False, True)
+        return hidden, {"hidden": end[0]}
+
+    x, state = torch.randn(2, 5, 3).double(), {"hidden": torch.rand(2, 4).double()}
+    span = Span(torch.zeros(2, dtype=torch.int64))
+    wanted, after, _ = layer.explain(x, state, span)
+    found, end = recurrent_layers.run(by_torch, layer, x, state, span)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(end["hidden"], after["hidden"])
+
+
+def test_widths_of_the_lstms_chain_are_whole_numbers_of_sixteen_bytes(monkeypatch):
+    shapes, real = [], lstm_chain.Chain.apply
+
+    def noting(*given):
+        shapes.append([tuple(part.shape) for part in given])
+        return real(*given)
+
+    monkeypatch.setattr(lstm_chain.Chain, "apply", noting)
+    for inputs, width in ((3, 5), (8, 16), (9, 7)):
+        layer = LSTM(inputs, width)
+        state = layer.begin(2, device="cpu", dtype=torch.float32)
+        weights = {f"{name}_l0": layer.weight(name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        x = torch.randn(2, 3, inputs)
+        found, _ = lstm_chain.lstm_chain(x, state, weights)
+        wanted, _, _ = layer.explain(x, state, Span(torch.zeros(2, dtype=torch.int64)))
+        torch.testing.assert_close(found, wanted)
+        (_, _, d), (four, own), _, (_, h), (_, c), (gates, back) = shapes.pop()
+        assert (d % 8, h % 8) == (0, 0)
+        assert (d - inputs, h - width) == (-inputs % 8, -width % 8)
+        assert (four, own, gates, back, c) == (4 * h, d, 4 * h, h, h)
+
+
 # -- choosing a token, and steps of a GPT ----------------------------------------------------------------------------
 
 
@@ -502,6 +551,9 @@ class Launched:
         return launch
 
 
+STAGES = []  # of products of many rows, and the bytes that each stage holds
+
+
 def covers(programs, size, whole):
     return (programs - 1) * size < whole <= programs * size
 
@@ -548,7 +600,7 @@ def product_of_many_rows(grid, x, weight, bias, y, seen, rows, columns, *, INNER
     assert covers(grid[1], ROWS, rows)
     assert is_tile(ROWS, 16)
     assert (weight.shape, len(x)) == ((columns, INNER), rows)
-    assert 1 <= num_stages <= 99 * 1024 // ((ROWS + BLOCK) * BLOCK_INNER * 4)
+    STAGES.append((num_stages, (ROWS + BLOCK) * BLOCK_INNER * 4))
     y.copy_(ACTIVATIONS[ACTIVATION](x @ weight.T + (bias if BIAS else 0.0)))
     if ADVANCE:
         seen += 1
@@ -628,6 +680,15 @@ def test_the_kernels_of_a_step_are_launched_with_what_they_need(rows, settings, 
         for part in ("key_buffer", "value_buffer"):
             torch.testing.assert_close(states[1]["past"][name][part], past[part], rtol=1e-4, atol=1e-4)
     assert ("product_of_few_rows" in done) == (rows <= 3) != ("split_k_product" in done)
+    assert all(1 <= stages <= 99 * 1024 // held for stages, held in STAGES)
+    for memory in (1, 2 * STAGES[0][1] + 1) if STAGES else ():
+        STAGES.clear()
+        fast.memory = memory
+        with torch.no_grad():
+            fast(torch.randint(31, (rows,)), states[1])
+        assert {stages for stages, _ in STAGES} <= {1, 2}
+        assert all(stages == max(1, memory // held) for stages, held in STAGES)
+    STAGES.clear()
     done.clear()
     monkeypatch.setattr(decode_step, "WIDEST", 4 * model.embedding.width - 1)  # too wide for a warp
     with torch.no_grad():
