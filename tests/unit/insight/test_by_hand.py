@@ -38,6 +38,7 @@ from regard.insight.tracing import trace_language
 from regard.insight.views import terminal as trace_terminal
 from regard.insight.words import attention_name, labels_after, part_name, visible
 from regard.laws.registry import builder, stirred
+from regard.systems import ngram
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
@@ -347,8 +348,15 @@ def test_an_intervention_ends_with_its_block_also_after_an_error(models):
 
 
 def test_layers_heads_and_ways_are_named_in_words_from_1():
-    assert [attention_name(*given) for given in (("cross/0",), ("self/1", 0, 2), ("self/1", None, 2), ("encoder/0", 1, 3),
-                                                 ("mine/x", 0, 2), ("average/0", 0, 1))] == [
+    given = (
+        ("cross/0",),
+        ("self/1", 0, 2),
+        ("self/1", None, 2),
+        ("encoder/0", 1, 3),
+        ("mine/x", 0, 2),
+        ("average/0", 0),
+    )
+    assert [attention_name(*one) for one in given] == [
         "Cross-attention, layer 1", "Self-attention, layer 2, head 1", "Self-attention, layer 2, mean of 2 heads",
         "Self-attention of the encoder, layer 1, head 2", "mine/x, head 1", "Average, layer 1",
     ]  # fmt: skip
@@ -463,6 +471,33 @@ def test_the_lectures_example_is_a_string_of_as_and_bs_of_at_most_64():
             lecture_example("lecture:any-b", text)
     with pytest.raises(RegardError, match="choose one of lecture:any-b"):
         lecture_example("lecture:all-b")
+
+
+def test_no_order_reaches_over_the_end_of_a_line_however_long_it_is_and_unknown_words_end_none(models):
+    model = models("ngram").__class__(len(WORDS.tokens), ngram.Settings(order=5))
+    model.count(np.array([*WORDS.encode("a b c d e"), 0, *WORDS.encode("b c d a"), 0] * 3))
+    for text, step, longest in (("a b\nc d", 4, 3), ("a b\nc d", 3, 2), ("a zebra b c", 4, 5), ("a b c d e", 5, 5)):
+        titles = [
+            section.title.partition(",")[0] for section in calculate_language(model, WORDS, text).at(step).sections
+        ]
+        assert titles == [f"order {order}" for order in range(1, longest + 1)], text
+
+
+def test_a_candidate_that_leads_nowhere_says_for_how_many_more_steps_it_was_kept():
+    branches = [
+        Branch(-1, 1, "a", -1.0, kept=True), Branch(-1, 1, "b", -1.5, kept=True), Branch(-1, 1, "c", -9.0, kept=False),
+        Branch(0, 2, "d", -2.0, kept=True), Branch(1, 2, "e", -2.5, kept=True), Branch(3, 3, "f", -3.0, kept=True),
+        Branch(4, 3, "<eos>", -2.75, kept=True, finished=True, rank=1, score=-2.0, text="b e"),
+    ]  # fmt: skip
+    lines = list(trace_terminal._search(branches, 80))
+    tree = [line for line in lines if line.startswith("  ")]
+    assert [" ".join(line.split()) for line in tree] == [
+        "1 b −1.50 †a −1.00 (+2), ✂c −9.00",
+        "2 e −2.50",
+        "3 <eos> −2.75 ①",
+    ]
+    assert lines[-1] == "① −2.75  b e"
+    assert not any("…:" in line for line in lines)  # every one was finished
 
 
 def test_counts_of_kneser_ney_are_written_with_their_discounts(models):

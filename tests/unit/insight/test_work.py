@@ -42,7 +42,8 @@ VARIANTS = {
     "dan": [{}, {"layers": 0}, {"activation": "relu", "tied": False}],
     "self-attention": [{"score": score, "bandwidth": 3.0} for score in ("scaled-dot", "dot", "bilinear", "additive")]
     + [{"score": kernel, "bandwidth": 2.0} for kernel in ("gaussian", "boxcar", "triangular", "epanechnikov")]
-    + [{"score": "boxcar", "bandwidth": 1e-6, "projections": False, "position": "sine"}],
+    + [{"score": "boxcar", "bandwidth": 1e-6, "projections": False, "position": "sine"}]
+    + [{"score": "dot", "activation": activation} for activation in ("tanh", "relu")],
     "gpt": [{}, {"norm": "post", "position": "rotary"}, {"position": "alibi", "tied": False}],
     "linear-attention": [{}, {"decay": "gated", "rule": "delta"}, {"feature": "relu", "decay": "fixed"}],
     "seq2seq": [{}, {"cell": "gru", "reverse": False}],
