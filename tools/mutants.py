@@ -62,6 +62,8 @@ ALSO = {  # tests of other folders that hold a package's lines, below tests/
     "base": ["unit/text/test_word_spans.py", "unit/text/test_fetch.py", "unit/text/test_tokenizer.py"],
     "evaluation": ["unit/claims/test_verdict.py", "unit/comparison/test_comparison.py",
                    "unit/comparison/test_comparison_translation.py"],
+    "fast": ["unit/decoding/test_decode_step.py", "unit/training/test_capture.py"],
+    "insight": ["laws/test_laws_of_interventions.py"],
     "report": ["unit/insight/test_report_insight.py", "unit/claims/test_report_claims.py",
                "unit/web/lab/test_worker.py"],
     "training": ["unit/runs/test_recipe.py"],
@@ -91,6 +93,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
     if (folder / "__init__.py").exists()
 }
 NEEDS_A_GPU = ("fast/kernels/", "training/distributed.py")  # or several processes
+SHEETS = "learn/exercises/sheets/"  # pages that tests fill in and run as files of their own: no import runs their lines
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
 PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
 PRELOADED += ["torch._dynamo", "torch.testing"]  # torch's optimisers import the first one
@@ -311,6 +314,10 @@ def tests_of(fault: Fault, declared: bool) -> dict[str, list[tuple[float, str]]]
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
         found = measured(file)
+        if fault.file.startswith(SHEETS):  # the tests of this page, by name
+            named = [test for test in found["seconds"] if f"[{Path(fault.file).stem}" in test]
+            by_file |= {file: sorted((found["seconds"][test], test) for test in named)} if named else {}
+            continue
         ran = found["ran"].get(fault.file, {})
         lines = map(int, ran) if declared else range(fault.line, fault.until + 1)
         contexts = {context for line in lines for context in ran.get(str(line), [])}

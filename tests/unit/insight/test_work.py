@@ -1,9 +1,15 @@
-"""Arithmetic one can follow: every line adds up, and to what the model computes in a pass of its own."""
+"""Arithmetic one can follow: every line adds up, and to what the model computes in a pass of its own.
 
+What the lines are called is compared with tests/golden/worked_examples.json: titles, names, formulas and sentences, no
+numbers of the model. `python tests/unit/insight/test_work.py` writes it anew.
+"""
+
+import hashlib
 import json
 import math
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,7 +42,8 @@ VARIANTS = {
     "dan": [{}, {"layers": 0}, {"activation": "relu", "tied": False}],
     "self-attention": [{"score": score, "bandwidth": 3.0} for score in ("scaled-dot", "dot", "bilinear", "additive")]
     + [{"score": kernel, "bandwidth": 2.0} for kernel in ("gaussian", "boxcar", "triangular", "epanechnikov")]
-    + [{"score": "boxcar", "bandwidth": 1e-6, "projections": False, "position": "sine"}],
+    + [{"score": "boxcar", "bandwidth": 1e-6, "projections": False, "position": "sine"}]
+    + [{"score": "dot", "activation": activation} for activation in ("tanh", "relu")],
     "gpt": [{}, {"norm": "post", "position": "rotary"}, {"position": "alibi", "tied": False}],
     "linear-attention": [{}, {"decay": "gated", "rule": "delta"}, {"feature": "relu", "decay": "fixed"}],
     "seq2seq": [{}, {"cell": "gru", "reverse": False}],
@@ -49,6 +56,7 @@ CASES = [
     for settings in VARIANTS.get(system.name, [{}])
     if system.task != "classification"
 ]
+GOLDEN = Path(__file__).parents[2] / "golden" / "worked_examples.json"
 LAST = {"exp": lambda f: math.exp(f[0]), "/": lambda f: f[0] / f[1], "": math.prod}
 
 
@@ -62,6 +70,16 @@ def model_of(system, settings=(), dtype=torch.float64):
         return model.to(dtype).eval()
     model = stirred(lambda: kind(VOCABULARY, load_module(system).Settings(**{**small, **dict(settings)})))
     return model.to(dtype).eval()
+
+
+@torch.no_grad()
+def classifier(encoder, pool):
+    torch.manual_seed(0)
+    settings = Settings(encoder=encoder, pool=pool, width=8, heads=2, layers=2, dropout=0.0)
+    model = Classifier(len(LABELS.tokens), settings, source_vocabulary=VOCABULARY).double().eval()
+    for weight in model.parameters():
+        weight.add_(0.3 * torch.randn_like(weight))
+    return model
 
 
 def calculated(system, model):
@@ -121,6 +139,53 @@ def test_the_probability_at_the_end_is_that_of_the_fast_path(system, settings):
         assert line.value == pytest.approx(float(chances[step, WORDS.tokens.index(then)]), rel=1e-12)
 
 
+def told(work):
+    """All words of an example: what each section and line is called, and which terms it shows."""
+    lines = [
+        [section.title, section.about, [[line.name, line.formula, *(term.name for term in line.terms)]
+                                        for line in section.lines]]
+        for section in work.sections
+    ]  # fmt: skip
+    named = {"title": work.title, "read": work.read, "then": work.then, "step": work.step, "head": work.head}
+    return json.loads(json.dumps({**named, "sections": lines}))
+
+
+def all_told(calculation):
+    """Every layer at the last step, by its last head."""
+    layers = {name: max(0, heads - 1) if heads else None for name, heads in calculation.layers.items()} or {None: None}
+    examples = {str(name): told(calculation.at(layer=name, head=head)) for name, head in layers.items()}
+    every = [told(one) for name, head in layers.items() for one in
+             calculation.at_all_steps(calculation.at(layer=name, head=head))]  # fmt: skip
+    digest = hashlib.sha256(json.dumps(every, ensure_ascii=False).encode()).hexdigest()[:16]
+    return {"layers": calculation.layers, "examples": examples, "all steps": digest}
+
+
+def case_told(name):
+    """Of a system with its settings, a classifier's encoder, or an example of the lectures with its string."""
+    kind, _, more = name.partition(" ")
+    if kind == "classifier":
+        return all_told(calculate_classification(classifier(more, "mean"), WORDS, LABELS, SOURCE, "bad"))
+    if kind.startswith("lecture:"):
+        return {"layers": {}, "examples": {"None": told(lecture_example(kind, more))}}
+    system, settings = next(case.values for case in CASES if case.id == name)
+    return all_told(calculated(system, model_of(system, settings))[0])
+
+
+NAMED = [case.id for case in CASES] + [f"classifier {encoder}" for encoder in ENCODERS]
+NAMED += ["lecture:any-b AABA", "lecture:any-b ABAABBA", "lecture:any-b A"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_sections_lines_and_terms_are_called_stays_as_it_was(name):
+    known, found = json.loads(GOLDEN.read_text(encoding="utf-8"))[name], case_told(name)
+    assert found["layers"] == known["layers"]
+    assert found.keys() == known.keys()
+    assert found["examples"].keys() == known["examples"].keys()
+    for layer, example in known["examples"].items():
+        assert found["examples"][layer] == example
+    assert found.get("all steps") == known.get("all steps")  # the other steps have other words
+
+
 @pytest.mark.parametrize("system", [one.name for one in SYSTEMS if one.task != "classification"])
 def test_in_single_precision_it_adds_up_to_six_digits(system):
     calculation, _ = calculated(system, model_of(system, dtype=torch.float32))
@@ -135,11 +200,7 @@ def test_in_single_precision_it_adds_up_to_six_digits(system):
 def test_a_classifier_adds_up(encoder, pool):
     if (encoder, pool) == ("dan", "last"):
         return
-    torch.manual_seed(0)
-    settings = Settings(encoder=encoder, pool=pool, width=8, heads=2, layers=2, dropout=0.0)
-    model = Classifier(len(LABELS.tokens), settings, source_vocabulary=VOCABULARY).double().eval()
-    for weight in model.parameters():
-        weight.add_(0.3 * torch.randn_like(weight))
+    model = classifier(encoder, pool)
     trace = trace_classification(model, WORDS, LABELS, SOURCE)
     calculation = calculate_classification(model, WORDS, LABELS, SOURCE)
     for work in every_work(calculation):
@@ -316,3 +377,8 @@ def test_equations_of_ones_own_are_not_known():
     model = Own(VOCABULARY, RecurrentSettings(layers=1, width=8, dropout=0.0))
     with pytest.raises(RegardError, match="your own"):
         calculate_language(model, WORDS, TEXT)
+
+
+if __name__ == "__main__":
+    rows = [f"{json.dumps(name)}: {json.dumps(case_told(name), ensure_ascii=False)}" for name in NAMED]
+    GOLDEN.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")  # a line for each case

@@ -35,7 +35,7 @@ class AskedAttention(Layer):
         query, key, value = self.query(x), self.key(x), self.value(x)
         keys = torch.cat([state["keys"], key], dim=1)
         values = torch.cat([state["values"], value], dim=1)
-        seen = visible(span.positions(x.size(1))[:1], keys.size(1))[0, 0]  # [T, S]; no law here has ragged rows
+        seen = visible(span.positions(x.size(1)), keys.size(1))[0, 0]  # [T, S]; no law here has ragged rows
         return self.ask(query, keys, values, seen), {"keys": keys, "values": values}
 
     def ask(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
