@@ -722,6 +722,16 @@ def test_the_kernels_of_a_step_are_launched_with_what_they_need(rows, settings, 
     assert "product_of_few_rows" not in done
 
 
+def test_tiles_and_warps_of_attention_are_powers_of_two_and_shared_memory_is_that_of_the_smallest_device(monkeypatch):
+    for programs in (1, 127, 128, 511, 512, 4096):
+        for slots in (1, 384, 385, 4096):
+            assert all(decode_step.power_of_two(size) == size for size in decode_step.attention_tile(programs, slots))
+    module = ModuleType("regard.fast.kernels.decode")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(importlib.import_module("regard.fast.kernels"), "decode", module, raising=False)
+    assert 48 << 10 < decode_step.DecodeStep(a_gpt()).memory <= 100 << 10
+
+
 def test_tiles_of_a_residual_sum_and_of_short_attention_are_powers_of_two_from_16_on():
     for number in range(1, 70):
         for tile in (residual.tile, short_attention._tile):
