@@ -16,6 +16,7 @@ from regard.decoding.sampling import GREEDY, Sampling
 from regard.fast import compile_ahead, graphs, install, table
 from regard.fast.attention import language_blocks, residual, short_attention, short_blocks
 from regard.fast.decoding import beam_step, choose_token, decode_step, recorded_writer
+from regard.fast.decoding.lean_step import LeanStep
 from regard.fast.recurrence import lstm_chain, minimal_gru, padded_weights, recurrent_layers, table_lookup
 from regard.fast.table import Use
 from regard.fast.training import captured_step, padded_step, products
@@ -26,6 +27,7 @@ from regard.layers.recurrent import LSTM, Elman
 from regard.layers.state import Span
 from regard.systems import bahdanau, gpt, linear_attention, llama, lstm, mingru, seq2seq, transformer
 from regard.training.hyperparameters import PairTraining, Training
+from regard.training.objective import TensorBatch
 from regard.training.optimizers import build_optimizer
 from small_trainers import trainer
 
@@ -334,6 +336,30 @@ def test_only_so_many_shapes_are_recorded_and_the_others_are_computed_as_written
     assert "not known to gain" in captured_step.allows(one, Use())
     monkeypatch.setattr(captured_step, "captures", lambda model, settings: True)
     assert captured_step.allows(one, Use()) is None
+
+
+def test_a_recorded_step_writes_into_tensors_of_its_own():
+    """What it is first called with belongs to the caller."""
+
+    def update(batch, state):
+        total = batch.tokens.double().sum() + state["sum"].sum()
+        return total, {"sum": state["sum"] + batch.tokens.double().sum(1)}
+
+    made = []
+    captured = captured_step.Captured(update, lambda rows: {"sum": torch.zeros(rows).double()}, shapes=2)
+    captured._recorder = FakeRecorder("cpu")
+    state, wanted = None, torch.zeros(2).double()
+    for number in range(6):
+        tokens = torch.full((2, 3), number)
+        made.append(TensorBatch(tokens, tokens + 1, None))
+        loss, state = captured(made[-1], state)
+        assert float(loss) == 6 * number + float(wanted.sum())
+        wanted += 3 * number
+        assert torch.equal(state["sum"], wanted)
+    assert [int(batch.tokens[0, 0]) for batch in made] == list(range(6))
+    assert captured._recorder.warm == captured_step.WARM_UP
+    fresh, _ = captured(made[2], None)  # from the beginning again
+    assert float(fresh) == 12
 
 
 def test_a_step_on_padded_weights_is_for_adamw_in_bf16_on_a_recurrent_net(monkeypatch):
@@ -696,10 +722,61 @@ def test_the_kernels_of_a_step_are_launched_with_what_they_need(rows, settings, 
     assert "product_of_few_rows" not in done
 
 
+def test_tiles_and_warps_of_attention_are_powers_of_two_and_shared_memory_is_that_of_the_smallest_device(monkeypatch):
+    for programs in (1, 127, 128, 511, 512, 4096):
+        for slots in (1, 384, 385, 4096):
+            assert all(decode_step.power_of_two(size) == size for size in decode_step.attention_tile(programs, slots))
+    module = ModuleType("regard.fast.kernels.decode")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(importlib.import_module("regard.fast.kernels"), "decode", module, raising=False)
+    assert 48 << 10 < decode_step.DecodeStep(a_gpt()).memory <= 100 << 10
+
+
 def test_tiles_of_a_residual_sum_and_of_short_attention_are_powers_of_two_from_16_on():
     for number in range(1, 70):
         for tile in (residual.tile, short_attention._tile):
             assert tile(number) == max(16, decode_step.power_of_two(number))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_lean_step_fills_a_cache_to_its_last_slot(rows):
+    torch.manual_seed(0)
+    model = a_gpt().double().eval()
+    states = []
+    with torch.no_grad():
+        prompt, lengths = torch.randint(31, (rows, 4)), torch.tensor([4, 2, 3])[:rows]
+        for _ in range(2):
+            _, state = model(prompt, model.begin(rows=rows, capacity=6), lengths)
+            states.append(state)
+        step = LeanStep(model)
+        for _ in range(2):  # the longest row reads its fifth and its sixth word
+            tokens = torch.randint(31, (rows,))
+            hidden, _ = model.read(tokens[:, None], states[0])
+            torch.testing.assert_close(step(tokens, states[1]), model.predict(hidden[:, 0]))
+    assert int(states[1]["seen"].max()) == 6
+    for name, past in states[0]["past"].items():
+        torch.testing.assert_close(states[1]["past"][name]["key_buffer"], past["key_buffer"])
+
+
+def test_a_model_is_decoded_by_kernels_on_one_gpu_of_compute_capability_8_or_more_in_at_most_32_bits(monkeypatch):
+    monkeypatch.setattr(decode_step, "has_triton", lambda: True)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+
+    def placed(*weights, capability=(8, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        made = [SimpleNamespace(device=device, dtype=dtype, is_cuda=device == "gpu") for device, dtype in weights]
+        return decode_step._placed(SimpleNamespace(parameters=lambda: iter(made)))
+
+    half = ("gpu", torch.bfloat16)
+    assert placed(half, half)
+    assert placed(("gpu", torch.float16))
+    assert placed(("gpu", torch.float32), capability=(9, 0))
+    assert not placed(half, capability=(7, 5))
+    for weights in ([half, ("gpu", torch.float32)], [("gpu", torch.float64)], [("cpu", torch.float32)],
+                    [half, ("other gpu", torch.bfloat16)]):  # fmt: skip
+        assert not placed(*weights)
+    monkeypatch.setattr(torch.version, "cuda", None)  # ROCm
+    assert not placed(half)
 
 
 def test_a_missing_shift_or_bias_is_another_tensor_that_nothing_reads():
@@ -876,6 +953,35 @@ def test_the_words_of_slots_are_embedded_at_their_lengths(settings):
         big.fill(torch.arange(16), sources.repeat(6, 1)[:16], lengths.repeat(6)[:16])
         big.fill(torch.arange(5), sources.repeat(6, 1)[:5], lengths.repeat(6)[:5])
         assert taken == [16, 2, 2, 1]
+
+
+def test_queries_and_keys_of_new_words_are_turned_by_their_places_and_values_are_not(monkeypatch):
+    seen_by = []
+    module = ModuleType("regard.fast.kernels.beam_attention")
+    module.attend_to_own_words = lambda asked, *rest: seen_by.append((asked.clone(), *rest)) or asked[:, :16]
+    module.attend_to_source = lambda *given: seen_by.append(given) or given[0]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    torch.manual_seed(0)
+    for position in ("rotary", "none"):
+        model = a_transformer(position=position).eval()
+        rows = beam_step.TransformerRows(model, sources=3, longest=4, room=9, width=2)
+        read, seen = torch.randn(6, 16), torch.tensor([0, 4, 8])
+        with torch.no_grad():
+            rows._own_words(1, read, seen)
+            asked, keys, values, ancestors, common, lengths = seen_by.pop()
+            plain = model.layers[1].attention.project(read).view(6, 3, 2, 8)
+            at = seen.repeat_interleave(2)
+            wanted = plain if position == "none" else torch.stack([
+                turned(plain[:, 0], at), turned(plain[:, 1], at), plain[:, 2]
+            ], 1)  # fmt: skip
+            torch.testing.assert_close(asked, wanted.flatten(1))
+            assert (keys is rows.keys[1], values is rows.values[1]) == (True, True)
+            assert (ancestors is rows.ancestors, common is rows.common, lengths is seen) == (True, True, True)
+            found = rows._source(0, read)
+            query, memory, source_lengths, width = seen_by.pop()
+            torch.testing.assert_close(query, model.layers[0].cross.query(read))
+            torch.testing.assert_close(found, model.layers[0].cross.output(query))
+            assert (memory is rows.memory[0], source_lengths is rows.lengths, width) == (True, True, 2)
 
 
 def test_sources_that_are_taken_in_by_a_graph_leave_the_spare_place_for_the_rest(monkeypatch):

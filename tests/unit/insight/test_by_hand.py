@@ -1,6 +1,7 @@
 """Numbers of causes computed once more by hand, and where lists, lines and names end."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from regard.insight.arithmetic.equation import (
     LARGE,
     Equation,
     Term,
+    WorkedExample,
     add_up,
     exponent,
     largest_units,
@@ -22,11 +24,11 @@ from regard.insight.arithmetic.equation import (
     which_component,
     which_components,
 )
-from regard.insight.arithmetic.terminal import INDENT, _numbers
+from regard.insight.arithmetic.terminal import INDENT, _heading, _numbers
 from regard.insight.interventions import ablation, head_scores, terminal
 from regard.insight.interventions import reading as reading_module
 from regard.insight.interventions.ablation import ablate
-from regard.insight.interventions.changing import Place, intervene
+from regard.insight.interventions.changing import Place, Watch, intervene
 from regard.insight.interventions.contrast import ORDERS, POINTS, contrast
 from regard.insight.interventions.head_scores import describe
 from regard.insight.interventions.lens import lens, residuals
@@ -35,8 +37,9 @@ from regard.insight.interventions.reading import read_text
 from regard.insight.lecture_examples import LONGEST, lecture_example
 from regard.insight.trace import Branch, Matrix, listed
 from regard.insight.tracing import trace_language
+from regard.insight.views import figures
 from regard.insight.views import terminal as trace_terminal
-from regard.insight.words import attention_name, labels_after, part_name, visible
+from regard.insight.words import attention_name, branch_labels, labels_after, part_name, visible
 from regard.laws.registry import builder, stirred
 from regard.systems import ngram
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -113,6 +116,20 @@ def test_a_control_is_the_mean_of_its_draws_and_intervals_are_students_over_text
         assert all(sum(part.size for part in some) == sets[0][0].size for some in sets)  # as many components
         assert len(others) == 2  # the other texts
         assert {id(one) for one in others}.isdisjoint({id(own.parts())})
+
+
+def test_the_controls_are_drawn_by_seed_0_unless_another_is_given(read, monkeypatch):
+    seeds = []
+
+    class Known(torch.Generator):
+        def manual_seed(self, seed):
+            seeds.append(seed)
+            return super().manual_seed(seed)
+
+    monkeypatch.setattr(torch, "Generator", Known)
+    ablate([read()])
+    ablate([read()], seed=7)
+    assert seeds == [0, 7]
 
 
 def test_a_part_that_is_all_there_is_or_a_single_number_has_no_control(read, counted_sets):
@@ -462,10 +479,47 @@ def test_of_a_step_of_the_search_all_kept_candidates_are_shown_and_the_best_of_t
     assert search_sections(branches[:1], 3, 1.0) == []
 
 
+def test_a_candidate_is_labelled_after_the_candidates_that_lead_to_it():
+    tokens = [(-1, "<0xC3>"), (0, "<0xA9>"), (-1, "a"), (0, "<0xA8>"), (2, "<0xA9>")]
+    labelled = branch_labels([Branch(parent, 1, token, -1.0, kept=True) for parent, token in tokens])
+    assert (labelled[1], labelled[3]) == ("é 2/2", "è 2/2")
+    assert labelled[2] == "a"
+    assert labelled[4] == labels_after(["a"], ["<0xA9>"])[0] != "é 2/2"
+
+
+def test_every_state_of_linear_attention_is_drawn_once_at_the_end_the_last_one_alone(models):
+    trace = trace_language(models("gpt"), WORDS, TEXT)
+    for heads in (1, 2, 3):
+        shown = replace(trace, matrices={"layer/0": np.zeros((heads, 2, 2))})
+        *_, last = trace_terminal._pictures(shown, None, None)
+        assert last == figures.matrices(shown)[-1]
+        titles = [figure.title for figure in trace_terminal._pictures(shown, None, None)]
+        assert sum("its state" in title for title in titles) == 1
+
+
+def test_the_command_in_a_heading_names_a_head_where_there_are_several():
+    work = WorkedExample("GPT", "a", 0, "self/0", 0, "a", "", (), {"self/0": 2, "self/1": 1})
+    assert "(--layer self/0 --head 0), step 0" in _heading(work)
+    assert "(--layer self/1), step 0" in _heading(replace(work, layer="self/1"))
+
+
+def test_the_column_of_a_cell_that_reads_backwards_is_counted_from_the_end():
+    met, watch = [], Watch()
+    watch.meet = lambda name, value, step: met.append((name, step))
+    watch.place, watch.columns = ("encoder", "0"), 5
+    for backwards, step in ((False, 1), (True, 1), (True, 0), (True, None), (True, 3)):
+        watch.backwards, watch.step = backwards, step
+        watch.see("memory", torch.zeros(1))  # of step 3 it has seen column 1 before
+    assert met == [("encoder/0/memory", column) for column in (1, 3, 4, None)]
+
+
 def test_the_lectures_example_is_a_string_of_as_and_bs_of_at_most_64():
     longest = lecture_example("lecture:any-b", "AB" * (LONGEST // 2))
     assert (longest.step, longest.read) == (LONGEST - 1, "B")
     assert lecture_example("any-b", " BA\n").text == "BA"
+    averaged = [section for section in lecture_example("any-b", "AAB").sections if section.title.startswith("DAN")]
+    assert [(section.title, section.about) for section in averaged] == [("DAN: average", "B gets 1/3.")]
+    assert [line.value for line in averaged[0].lines] == pytest.approx([2 / 3, 1 / 3])  # the average itself
     for text in ("", " ", "ab", "ABC", "A" * (LONGEST + 1)):
         with pytest.raises(RegardError, match=f"at most {LONGEST} of them: AABA"):
             lecture_example("lecture:any-b", text)

@@ -326,6 +326,7 @@ def test_frames_of_a_film_are_labelled_in_order_and_sections_by_their_run_and_an
     plain = page.trace_page(trace, replace(trace, run="mine", translation="x y", label="z"))
     assert re.findall(r'<section class="card"><h2>(.*?)</h2>', plain) == ["GPT", "mine → “x y”"]
     assert "<title>GPT, mine: “c a f e b”</title>" in plain
+    assert "<section" not in page.trace_page(trace)  # a single trace has the page's heading
 
 
 def test_hidden_states_that_do_not_fit_on_the_page_are_named(gpt, monkeypatch):
