@@ -115,10 +115,12 @@ def pytest_collection():
 
 LONG = {  # files of few tests that take long, or whose fixtures do: as how many tests they count
     "browser/test_accessibility.py": 400, "browser/test_model_page.py": 400, "browser/test_site.py": 350,
-    "cli/test_bench.py": 350, "cli/test_compare.py": 250, "cli/test_exercise.py": 200, "cli/test_lecture.py": 250,
-    "cli/test_own_layer.py": 300, "cli/test_resident.py": 300, "unit/bench/test_bench_work.py": 250,
-    "unit/claims/test_gradients.py": 200, "unit/claims/test_toy_experiments.py": 200,
-    "unit/fast/test_persistent.py": 300, "unit/test_typed_docs.py": 250, "unit/training/test_memory.py": 400,
+    "cli/test_bench.py": 100, "cli/test_compare.py": 250, "cli/test_elsewhere.py": 150, "cli/test_exercise.py": 200,
+    "cli/test_fault_injection.py": 700, "cli/test_lecture.py": 250, "cli/test_own_layer.py": 300,
+    "cli/test_readme.py": 400, "cli/test_resident.py": 300, "cli/test_shown_outputs.py": 900,
+    "unit/bench/test_bench_work.py": 250, "unit/claims/test_gradients.py": 200,
+    "unit/claims/test_toy_experiments.py": 200, "unit/exchange/test_page.py": 700, "unit/fast/test_persistent.py": 300,
+    "unit/test_typed_docs.py": 250, "unit/training/test_memory.py": 400,
 }  # fmt: skip
 
 
