@@ -6,6 +6,7 @@ import random
 import sys
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -112,9 +113,21 @@ def pytest_collection():
         gc.enable()
 
 
+LONG = {  # files of few tests that take long, or whose fixtures do: as how many tests they count
+    "browser/test_accessibility.py": 400, "browser/test_model_page.py": 400, "browser/test_site.py": 350,
+    "cli/test_bench.py": 100, "cli/test_compare.py": 250, "cli/test_elsewhere.py": 150, "cli/test_exercise.py": 200,
+    "cli/test_fault_injection.py": 700, "cli/test_lecture.py": 250, "cli/test_own_layer.py": 300,
+    "cli/test_readme.py": 400, "cli/test_resident.py": 300, "cli/test_shown_outputs.py": 900,
+    "unit/bench/test_bench_work.py": 250, "unit/claims/test_gradients.py": 200,
+    "unit/claims/test_toy_experiments.py": 200, "unit/exchange/test_page.py": 700, "unit/fast/test_persistent.py": 300,
+    "unit/test_typed_docs.py": 250, "unit/training/test_memory.py": 400,
+}  # fmt: skip
+
+
 def pytest_collection_modifyitems(items):
     """The longest files first, so that all processes of `make test` end together: a slow test counts as fifty."""
-    weight = Counter()
+    tests = Path(__file__).parent
+    weight = Counter({tests / name: count for name, count in LONG.items()})
     for item in items:
         weight[item.path] += 50 if item.get_closest_marker("slow") else 1
     items.sort(key=lambda item: -weight[item.path])

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import signal
+import sys
 
 import pytest
 
@@ -194,7 +195,7 @@ def test_a_run_that_fails_does_not_take_the_others_with_it(regard, text_file, tm
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, process, text_file, tmp_path):
+def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, process, text_file, tmp_path, warm, monkeypatch):
     folder = tmp_path / "c"
     words = ["compare", "lstm", "--data", text_file, "--match", "parameters", "--budget", "60k", "--size", "tiny",
              "--data.tokenizer", "char", "--training.threads", "1", "--training.batch-tokens", "256",
@@ -208,7 +209,9 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, process, tex
         _, errors = started.communicate()  # until nobody holds its stderr: an orphan, too, has saved and ended
         return started.returncode, errors
 
-    code, errors = stop(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", warm)
+        code, errors = stop(signal.SIGTERM)
     assert code == 143
     assert f"run the same command with --run {folder}" in errors
     counted = (folder / "5-gram" / "result.json").stat().st_mtime_ns
