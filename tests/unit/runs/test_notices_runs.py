@@ -36,10 +36,10 @@ from regard.runs.load import load_classifier, load_language_model, load_translat
 from regard.runs.recipe import Start, compose
 from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
 from regard.runs.run_report import MEASURES, effort, finding
+from regard.runs.store import create, gallery, lock, remove
 from regard.runs.store import folder as run_folder
-from regard.runs.store import gallery, lock
 from regard.runs.store import list as run_list
-from regard.runs.store.facts import REPORT_MARK, is_report, parent_of, read_facts, read_note
+from regard.runs.store.facts import BEGUN, REPORT_MARK, is_report, parent_of, read_facts, read_note
 from regard.runs.store.folder import (
     MAY_CHANGE,
     MAY_MOVE,
@@ -60,12 +60,13 @@ from regard.runs.store.list import compare_runs, describe, find_runs, list_runs,
 from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
 from regard.runs.tasks.language.evaluation import no_bits_per_character
 from regard.runs.tasks.task import find_task, task_of
-from regard.runs.tasks.translation import back_translation
+from regard.runs.tasks.translation import back_translation, evaluation
 from regard.runs.tasks.translation import data as translation_data
 from regard.runs.tasks.translation.search import one_beam
 from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import open_corpus
+from regard.text.pairs import Pairs
 from regard.text.readers.sources import GivenLines
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, save_tensors, weights_digest
@@ -1157,6 +1158,192 @@ def test_an_evaluation_can_keep_the_loss_of_each_document(counted):
     assert facts["bits_per_character"] is None or facts["bits_per_character"] == pytest.approx(
         facts["nats_per_token"] * facts["tokens"] / math.log(2) / facts["characters"]
     )
+
+
+def test_the_code_of_ones_own_is_kept_with_the_run(translator, tmp_path, monkeypatch):
+    code = SimpleNamespace(file=Path("x/mine.py"), digest="abc", source=b"class Mine: ...\n")
+    monkeypatch.setattr(create, "is_own", lambda system: True)
+    monkeypatch.setattr(create, "in_use", lambda system: code)
+    (tmp_path / ".beginning").touch()
+    create.write_facts(tmp_path, translator.recipe, translator.model, {"name": "n"}, processes=3, seconds=2.5)
+    facts = read_facts(tmp_path)
+    assert facts["code"] == {"file": "mine.py", "sha256": "abc"}
+    assert (tmp_path / "mine.py").read_bytes() == code.source
+    assert (facts["processes"], facts["seconds"], facts["seed"], facts["corpus"]) == (3, 2.5, 1, {"name": "n"})
+    assert (facts["parameters"], facts["threads"], facts["files"]) == (translator.parameters, 1, {})
+    assert facts["recipe"] == json.loads(json.dumps(translator.recipe.tree()))
+    assert not (tmp_path / ".beginning").exists()  # now it is a run
+
+
+def test_a_run_of_ones_own_code_uses_the_original_or_its_copy_once_that_was_named(tmp_path, monkeypatch, capsys):
+    there = {"./mine.py:Mine": "new", f"{tmp_path}/mine.py:Mine": "old"}
+    named = set()
+
+    def locate(name):
+        return SimpleNamespace(digest=there[name], name=name)
+
+    monkeypatch.setattr(run_folder, "locate", locate)
+    monkeypatch.setattr(run_folder, "was_named", lambda digest, place: (digest, str(place)) in named)
+    monkeypatch.setattr(
+        run_folder, "trust_copy", lambda code, place: SimpleNamespace(name=f"copy of {place}: {code.name}")
+    )
+    monkeypatch.setattr(run_folder, "require_trusted", lambda code, folder: SimpleNamespace(name=f"asked {code.name}"))
+
+    def own(digest):
+        return run_folder.own_code("./mine.py:Mine", {"code": {"file": "mine.py", "sha256": digest}}, tmp_path)
+
+    assert own("new") == "asked ./mine.py:Mine"
+    assert own("old") == f"asked {tmp_path}/mine.py:Mine"
+    assert capsys.readouterr().err == ""
+    named.add(("old", "mine.py"))
+    assert own("old") == f"copy of mine.py: {tmp_path}/mine.py:Mine"
+    assert capsys.readouterr().err == (
+        f"note: ./mine.py is not the code that {tmp_path} was trained with; using the run's own copy, "
+        f"{tmp_path}/mine.py\n"
+    )
+
+
+def test_without_a_validation_the_last_weights_are_the_best_and_counts_are_both(counted, translator, tmp_path, capsys):
+    for weights in ("best", "last"):
+        found = read_weights(counted.folder, weights)
+        stored = load_tensors(counted.folder / "model.safetensors")[0]
+        assert all(torch.equal(found[name], stored[name]) for name in stored)
+    copy = shutil.copytree(translator.folder, tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    tensors, note = load_tensors(copy / "training.safetensors")
+    for best_step, told in ((0, True), (-1, True)):
+        note["progress"]["best_step"] = best_step
+        save_tensors(copy / "training.safetensors", tensors, note)
+        last = read_weights(copy, "last")
+        assert capsys.readouterr().err == ""
+        assert all(torch.equal(weight, last[name]) for name, weight in read_weights(copy).items())
+        assert ("has not been validated yet; using its last weights" in capsys.readouterr().err) == told
+    (copy / "training.safetensors").unlink()
+    with pytest.raises(RegardError, match="has no weights: its training never started; train it again"):
+        read_weights(copy)
+
+
+def test_the_mark_of_a_start_can_be_read_or_is_none(tmp_path, monkeypatch):
+    (tmp_path / ".beginning").write_text(BEGUN)
+    assert lock.was_begun(tmp_path)
+    remove.check_run(tmp_path)  # so it may be removed
+
+    def broken(path):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "read_bytes", broken)
+        assert not lock.was_begun(tmp_path)
+    (tmp_path / ".beginning").write_text("x" * len(BEGUN.encode()))
+    assert not lock.was_begun(tmp_path)
+    with monkeypatch.context() as windows:  # there a folder with an open file cannot be removed
+        windows.setattr(remove.sys, "platform", "win32")
+        windows.setattr("regard.base.locks._take", lambda handle: None)
+        with remove._held(tmp_path), open(tmp_path / ".lock"):
+            pass
+    (tmp_path / ".beginning").write_text(BEGUN)
+    assert remove.remove_run(tmp_path) == []
+    assert not tmp_path.exists()
+
+
+def test_a_model_with_more_numbers_than_can_be_counted_does_not_fit(monkeypatch):
+    def refuse(*given, **how):
+        raise RuntimeError("Storage size calculation overflowed")
+
+    monkeypatch.setattr(prepare, "build_model", refuse)
+    with pytest.raises(RegardError, match=r"This model has 9\.2e\+18 parameters, and training it takes 1\.4e\+11 GiB"):
+        prepare.check_room(compose("lstm", "tiny"), Tokenizers(Tokenizer.train(["abc"], "char")))
+
+
+def test_a_budget_for_few_steps_is_said_to_be_short(folder, monkeypatch, capsys):
+    (folder / "steps.txt").write_text("".join(f"line {n}\n" for n in range(200)))
+    for few, said in ((10**9, True), (0, False)):
+        monkeypatch.setattr(train, "FEW_STEPS", few)
+        how = {"training": {"threads": 1, "validations": 1}, "model": {"width": 8}, "data": {"tokenizer": "char"}}
+        run = folder / f"few{few}"
+        regard.train("rnn", data=str(folder / "steps.txt"), run=run, size="tiny", budget="0.05s", settings=how)
+        err = capsys.readouterr().err
+        assert (
+            bool(re.search(r"Only \d+ steps? fit into this budget: use a longer --budget to learn more", err)) == said
+        )
+
+
+def test_another_corpus_is_read_in_the_order_of_the_runs_own(translator, tmp_path):
+    other = copy.copy(translator)
+    other.recipe = translator.recipe.replace(data={"swap": True})
+    file = tmp_path / "two.tsv"
+    file.write_text("".join(f"a{n}\tb{n}\n" for n in range(60)))
+    for columns, first in (("", "b"), ("1,2", "a"), ("2,1", "b")):  # asked for in this order
+        sources = other.corpus(str(file), columns=columns).splits["train"].sources
+        assert {source[0] for source in sources} == {first}
+
+
+def test_alignment_errors_come_from_the_attention_while_references_are_read(translator, monkeypatch):
+    word = translator.source_tokenizer.tokens[-1]
+    target = translator.tokenizer.tokens[-1]
+    pairs = Pairs([f"{word} {word}"], [f"{target} {target}"], alignments=[{(0, 0, True), (1, 1, True)}])
+    assert evaluation.alignment_error(translator, pairs) == {}  # it has no attention
+    rows = len(translator.tokenizer.encode(pairs.targets[0])) + 1
+    columns = len(translator.source_tokenizer.encode(pairs.sources[0])) + 1
+    for matrix, links in ((np.eye(rows, columns), [(0, 0), (1, 1)]), (np.eye(rows, columns)[::-1], None)):
+        monkeypatch.setattr(
+            evaluation, "explain_hypotheses", lambda *given, matrix=matrix, **how: [SimpleNamespace(alignment=matrix)]
+        )
+        monkeypatch.setattr(evaluation, "alignment_error_rate", lambda gold, found: (gold, found))
+        gold, found = evaluation.alignment_error(translator, pairs)["alignment_error_rate"]
+        assert gold is pairs.alignments
+        assert links is None or found == [links]
+
+
+def test_pairs_are_served_in_recorded_shapes_on_a_gpu_unless_that_is_off(translator, monkeypatch):
+    data, asked = prepare.data_of(translator.folder, translator.recipe), []
+    monkeypatch.setattr(translation_data, "recordable", lambda model: model.recordable)
+    monkeypatch.setattr(
+        translation_data.ShapedPairBatches, "of", lambda batches, seconds: asked.append(seconds) or "shaped"
+    )
+    for device, recordable, training, seconds in (
+        ("cuda", True, {}, math.inf), ("cuda", True, {"budget": "9s"}, 9.0), ("cuda", True, {"capture": "off"}, None),
+        ("cuda", False, {}, None), ("cpu", True, {}, None),
+    ):  # fmt: skip
+        model = SimpleNamespace(device=torch.device(device), recordable=recordable, context=None)
+        made = data.batches(translator.recipe.replace(training=training), model)
+        assert (made == "shaped") == (seconds is not None)
+        assert asked == ([] if seconds is None else [seconds])
+        asked.clear()
+
+
+def test_texts_of_an_evaluation_have_their_sources_and_references(translator):
+    reading = {"data": None, "columns": "", "encoding": "utf-8"}
+    task, pairs = task_of(translator), translator.corpus().splits["valid"]
+    found = task.evaluate(translator, "valid", texts=True, beam=2, length_penalty=0.5, **reading)
+    assert found["texts"]["sources"] == tuple(pairs.sources)
+    assert found["texts"]["references"] == tuple(pairs.targets)
+    beam = regard.Beam(2, 0.5)
+    assert found["texts"]["translations"] == [one[0].text for one in translator.translations(pairs.sources, beam=beam)]
+    assert found["search"] == "beam 2, length penalty 0.5"
+    plain = task.evaluate(translator, "valid", by_length=True, **reading)
+    assert ("texts" in plain, "by_length" in plain, plain["search"]) == (False, True, "beam 5, length penalty 1")
+
+
+def test_an_n_gram_shows_its_counts_as_long_as_its_text_is_there(counted):
+    found = counted._counted()
+    assert found is not None
+    other = copy.copy(counted)
+    other.recipe = counted.recipe.replace(data={"corpus": "/nowhere/text.txt"})
+    assert other._counted() is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "closing", "ends", "stops"),
+    [("imported", 5, {5, 1}, ()), ("imported", 2, {1}, ("<end>",)), ("bpe", 5, {1}, ("<end>",))],
+)
+def test_an_answer_ends_at_its_symbol_or_before_its_words(counted, kind, closing, ends, stops):
+    run = copy.copy(counted)
+    run.tokenizer = SimpleNamespace(kind=kind, specials=(5,), eos=1, begin=0, encode_template=lambda text: [closing])
+    run.__dict__["template"] = SimpleNamespace(closing="<end>")
+    assert run.reply_ends() == (frozenset(ends), stops)
+    run.tokenizer.begin = 1  # where a line's end is also a text's
+    assert run.reply_ends() == ((frozenset(ends), stops) if not stops else (frozenset(), stops))
 
 
 # -- the estimate ----------------------------------------------------------------------------------------------------
