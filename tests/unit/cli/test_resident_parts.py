@@ -267,6 +267,13 @@ def test_a_file_is_inherited_if_it_says_so():
 # -- the resident process --------------------------------------------------------------------------------------------
 
 
+class Part:
+    """With the attributes that it is given."""
+
+    def __init__(self, **named):
+        vars(self).update(named)
+
+
 @pytest.fixture
 def waiting(tmp_path):
     """A resident process that has not begun to serve."""
@@ -274,7 +281,7 @@ def waiting(tmp_path):
     path = tmp_path / "x.sock"
     path.touch()
     made._path, made._own, made._children, made._stamps = str(path), path.stat().st_ino, {}, {}
-    made._listener = SimpleNamespace(closed=0)
+    made._listener = Part(closed=0)
     made._listener.close = lambda: setattr(made._listener, "closed", made._listener.closed + 1)
     return made
 
@@ -378,3 +385,83 @@ def test_the_streams_are_opened_as_at_the_start_of_python(monkeypatch, capfd):
     assert capfd.readouterr() == ("data\n", "log\n")
     for stream in (sys.stdout, sys.stderr):
         stream.detach()
+
+
+def test_serving_watches_its_forks_answers_and_ends_with_its_session(waiting, monkeypatch, tmp_path):
+    class Over(Exception):
+        pass
+
+    def end():
+        raise Over
+
+    events, sessions, now = [], iter([True, False, *[True] * 9]), iter([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    waiting._idle, waiting._children = 5.0, {77: "a command"}
+    waiting._ended = Part(recv=lambda size: events.append("woken"))
+    waiting._listener.accept = lambda: ("a connection", None)
+    waiting._watch = lambda child: events.append(("watched", child))
+    waiting._answer = lambda connection: events.append(("answered", connection)) or True
+    waiting._reap, waiting._end = lambda: events.append("reaped"), end
+    ready = ["a command", waiting._ended, waiting._listener]
+    monkeypatch.setattr(resident_process, "_exists", lambda process: next(sessions))
+    monkeypatch.setattr(resident_process.select, "select", lambda *given: events.append(given[3]) or (ready, [], []))
+    with pytest.raises(Over):
+        waiting.serve()
+    assert events == [1.0, ("watched", 77), "woken", ("answered", "a connection"), "reaped"]
+    assert (waiting._listener.closed, (tmp_path / "x.sock").exists()) == (1, False)
+    events.clear()
+    waiting._idle, waiting._children, ready[:] = 0.5, {}, []
+    monkeypatch.setattr(resident_process.time, "monotonic", lambda: next(now))
+    with pytest.raises(Over):
+        waiting.serve()
+    assert events == [0.5, "reaped"] * 2  # after half a second without a command
+    waiting._answer = lambda connection: False  # a file has changed
+    ready[:] = [waiting._listener]
+    waiting._children = {77: "a command"}
+    with pytest.raises(Over):
+        waiting.serve()
+    assert events == [0.5, "reaped"] * 2 + [0.5]
+
+
+def test_a_process_that_ends_waits_for_its_forks(waiting, monkeypatch):
+    class Left(Exception):
+        pass
+
+    def leave(code):
+        raise Left(code)
+
+    waited = iter([(77, 0), (78, 1)])
+    waiting._children = {77: "one", 78: "other"}
+    waiting._ended_as = lambda child, status: waiting._children.pop(child)
+    monkeypatch.setattr(os, "waitpid", lambda child, how: next(waited))
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(Left, match="0"):
+        waiting._end()
+    assert waiting._children == {}
+
+
+@pytest.mark.parametrize(("ignored", "code"), [(False, 7), (True, 7)])
+def test_a_fork_takes_the_place_of_its_command_and_says_how_it_ended(pair, monkeypatch, ignored, code):
+    """All but the fork itself: its signals, its group, its files, and its exit code."""
+
+    class Left(Exception):
+        pass
+
+    def leave(status):
+        raise Left(status)
+
+    ours, theirs = pair
+    theirs.sendall(b"G")
+    asked = []
+    monkeypatch.setattr(signal, "set_wakeup_fd", lambda number: asked.append(("wakes", number)))
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN if ignored else None)
+    monkeypatch.setattr(signal, "signal", lambda *given: asked.append(given))
+    monkeypatch.setattr(os, "setpgid", lambda *given: asked.append(given))
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(resident_process, "_take_files", lambda command: ours)
+    monkeypatch.setattr(resident_process, "_run", lambda command: code)
+    with pytest.raises(Left, match="1"):
+        resident_process._become(_Command(ours, group=33))
+    default = [] if ignored else [(signal.SIGINT, signal.SIG_DFL)]  # as at the start of a process
+    assert asked == [("wakes", -1), (signal.SIGCHLD, signal.SIG_DFL), *default, (0, 33)]
+    said = theirs.recv(100)
+    assert said == b"S" + resident_process._number(os.getpid()) + resident_process._number(code)
