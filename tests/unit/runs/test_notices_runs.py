@@ -29,6 +29,8 @@ from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
 from regard.evaluation import bleu
 from regard.runs import data_lookup, dry_run, lists, prepare, resolve, resume, run_report, speed, tracking, train
+from regard.runs import load as load_module
+from regard.runs import run as run_module
 from regard.runs.ancestors import Ancestors, provenance, seen_in_training
 from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
@@ -58,6 +60,7 @@ from regard.runs.store.folder import (
 from regard.runs.store.history import History
 from regard.runs.store.list import compare_runs, describe, find_runs, list_runs, short_names, size_on_disk
 from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
+from regard.runs.tasks.language import evaluation as language_evaluation
 from regard.runs.tasks.language.evaluation import no_bits_per_character
 from regard.runs.tasks.task import find_task, task_of
 from regard.runs.tasks.translation import back_translation, evaluation
@@ -65,6 +68,7 @@ from regard.runs.tasks.translation import data as translation_data
 from regard.runs.tasks.translation.search import one_beam
 from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
+from regard.systems.translator import BY_CORPUS
 from regard.text.corpus import open_corpus
 from regard.text.pairs import Pairs
 from regard.text.readers.sources import GivenLines
@@ -252,6 +256,9 @@ def test_several_processes_train_as_one_does(folder, capsys, monkeypatch):
     assert "The training loss is measured with dropout, the validation loss without" in said
     assert re.search(rf"best validation .* at step \d+; 768 tokens in .*; saved in {alone.folder}", said)
     assert begun == [True, True]
+    assert "short.txt: " in said
+    assert f": {group_digits(alone.parameters)} parameters, on cpu" in said
+    assert f"report: {alone.folder / 'report.html'}" in said
     for (name, one), (_, other) in zip(run.model.named_parameters(), alone.model.named_parameters(), strict=True):
         assert torch.equal(one, other), name
     facts = [read_facts(one.folder) for one in (run, alone)]
@@ -1038,7 +1045,9 @@ def test_a_prompt_that_ends_in_a_space_is_gone_on_with_a_token_that_begins_with_
             assert not run.opening(prompt, exact=exact).unfit
 
 
-def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_line_breaks(translator, monkeypatch):
+def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_line_breaks(
+    translator, monkeypatch, capsys
+):
     data = prepare.data_of(translator.folder, translator.recipe)
     name, count, size = data.corpus.name, len(data.train), data.tokenizers.target.vocabulary
     assert data.sentence == f"{name}: {count} training pairs, joint word vocabulary of {size}"
@@ -1068,7 +1077,9 @@ def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_l
 
     monkeypatch.setattr(translation_data, "translate", translate)
     recipe = translator.recipe.replace(training={"select": "bleu"})
+    capsys.readouterr()
     found = data.validation(recipe, translator.model)(translator.model)
+    assert capsys.readouterr().err.startswith("BLEU's tokenizer: 13a")
     ((sources, how),) = asked
     breaks = forbidden_tokens(
         data.tokenizers.target, unseen_bytes(data.tokenizers.target, data.train.target), one_line=True
@@ -1344,6 +1355,80 @@ def test_an_answer_ends_at_its_symbol_or_before_its_words(counted, kind, closing
     assert run.reply_ends() == (frozenset(ends), stops)
     run.tokenizer.begin = 1  # where a line's end is also a text's
     assert run.reply_ends() == ((frozenset(ends), stops) if not stops else (frozenset(), stops))
+
+
+def test_what_was_found_out_of_the_data_is_said_before_a_training(translator, counted, folder, capsys):
+    pairs = translator.recipe.data.corpus
+    long = " ".join(["word"] * 300)
+    (folder / "long.tsv").write_text(Path(pairs).read_text(encoding="utf-8") + f"{long}\tlong\n", encoding="utf-8")
+    by_corpus = {"model": {"dropout": BY_CORPUS}}
+    prepare.prepare(compose_recipe("transformer", data=str(folder / "long.tsv"), size="tiny", settings=by_corpus))
+    said = capsys.readouterr().err
+    for words in ("Drawn by hash: ", "Vocabulary: ", "train: ", "Dropout: ", "Training: "):
+        assert words in said
+    regard.train("ngram", data=counted.recipe.data.corpus, run=folder / "counted again")
+    said = capsys.readouterr().err
+    assert (
+        f"text.txt: {len(counted.tokenizer.encode_text([*counted.corpus().splits['train']])[0])} training tokens"
+        in said
+    )
+    assert "too few distinct counts" in said  # the model's own note
+    assert re.search(r"counted \d+ n-grams in .*; validation loss \d\.\d{4}; saved in .*counted again\n", said)
+    assert f"report: {folder / 'counted again' / 'report.html'}\n" in said
+
+
+def test_the_same_seed_draws_the_same_weights_and_another_others(counted):
+    def weights(seed):
+        settings = {"model": {"width": 8}, "training": {"threads": 1}, "data": {"tokenizer": "char"}}
+        data = counted.recipe.data.corpus
+        return prepare.prepare(compose_recipe("rnn", data=data, size="tiny", seed=seed, settings=settings)).model
+
+    one, same, other = (list(weights(seed).parameters()) for seed in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_loaded_model_evaluates_with_faster_code_on_its_device(translator, monkeypatch):
+    asked = []
+    monkeypatch.setattr(load_module, "get_ready", lambda device: asked.append(("ready", device.type)))
+    monkeypatch.setattr(load_module, "install", lambda model: asked.append(("installed", model.training)))
+    run = regard.load(translator.folder, device="cpu")
+    assert asked == [("ready", "cpu"), ("installed", True)]  # while the weights are read
+    assert not run.model.training
+    monkeypatch.setattr(run_module, "install", lambda model: asked.append(("again", model)))
+    run._engines = {1: 2}
+    assert run.to("cpu") is run
+    assert (asked[-1], run._engines) == (("again", run.model), {})
+
+
+def test_bars_reach_the_end_of_what_is_read(counted, translator, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def progress(title, total, unit=""):
+        done = []
+        yield SimpleNamespace(advance=lambda amount, note="": done.append(amount), reach=lambda *given: None)
+        shown.append((title, total, sum(done), unit))
+
+    for module in (language_evaluation, evaluation):
+        monkeypatch.setattr(module, "progress", progress)
+    facts = counted.evaluate("valid")
+    found = translator.evaluate("valid", beam=1)
+    tokens, sentences = facts["tokens"], found["sentences"]
+    assert shown == [
+        ("evaluating valid", tokens, tokens, " tokens"),
+        ("translating valid", sentences, sentences, " sentences"),
+    ]
+
+
+def test_a_training_is_refused_before_anything_is_read(translator, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "prepare", None)
+    recipe = compose("lstm", "tiny", {"data": {"corpus": str(tmp_path / "none.txt")}})
+    with pytest.raises(RegardError, match="already exists: `regard resume"):
+        train.train_recipe(recipe, translator.folder)
+    with pytest.raises(RegardError, match="track must be one of tensorboard, mlflow"):
+        train.train_recipe(recipe, tmp_path / "run", track="paper")
+    assert not (tmp_path / "run").exists()
 
 
 # -- the estimate ----------------------------------------------------------------------------------------------------

@@ -278,6 +278,7 @@ def test_a_run_on_a_list_goes_on_when_the_list_is_gone(folder, capsys):
     assert raised.traceback[-1].name == "stop"  # its own line, for who wrote it
     assert "The list of " in capsys.readouterr().err
     resumed = regard.resume(folder / "stopped")
+    assert re.search(rf"{folder / 'stopped'}: continuing from step [23]\n", capsys.readouterr().err)
     whole = regard.train("rnn", run=folder / "whole", **make)
     assert all(torch.equal(a, b) for a, b in zip(resumed.model.parameters(), whole.model.parameters(), strict=True))
 
