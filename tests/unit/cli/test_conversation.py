@@ -11,6 +11,7 @@ from regard import Sampling
 from regard.base.errors import RegardError
 from regard.cli import chat as chat_verb
 from regard.cli.chat import talk_with, typed_lines
+from regard.cli.commands import run
 from regard.cli.conversation import Translating, Writing, chosen, number_in
 from regard.cli.dialogue import Conversation
 
@@ -255,7 +256,7 @@ class Partner:
             self.closed += 1
 
 
-def test_a_dialogue_that_the_template_refuses_is_as_it_was(capsys):
+def test_a_dialogue_that_the_template_refuses_is_as_it_was(tmp_path):
     talk = Conversation(Partner(RegardError("no such role")), Sampling(), 9, 5)
     assert talk.greeting == "gpt, runs/d: type a message."
     with pytest.raises(RegardError, match="no such role"):
@@ -266,6 +267,8 @@ def test_a_dialogue_that_the_template_refuses_is_as_it_was(capsys):
         with pytest.raises(RegardError, match=said):
             talk.answer(line)
     talk.answer("/system Be brief.")
+    talk.answer(f"/save {tmp_path / 'talk.txt'}")
+    assert (tmp_path / "talk.txt").read_text() == "system: Be brief.\n"
     talk.answer("/system")
     assert talk.messages == []
 
@@ -278,6 +281,21 @@ def test_an_answer_that_was_interrupted_is_kept_as_far_as_it_is_written(capsys):
     assert capsys.readouterr().err == "stopped\n"
     talk.answer("/undo")
     assert talk.messages == []
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt", "kind"), [("x", "", Conversation), ("x", "Once", Writing), ("", "", Writing)]
+)
+def test_a_model_with_a_template_answers_unless_a_text_was_begun(monkeypatch, template, prompt, kind):
+    talks = []
+    loaded = SimpleNamespace(chat_template=template, recipe=RECIPE, folder="runs/x")
+    monkeypatch.setattr("regard.runs.load.load", lambda *given, **how: loaded)
+    monkeypatch.setattr(chat_verb, "talk_with", talks.append)
+    run(["chat", "gallery/gpt", "--prompt", prompt, "--max-tokens", "5", "--lines", "2", "--seed", "3", "--top-k", "4"])
+    (talk,) = talks
+    assert type(talk) is kind
+    assert (talk.max_tokens, talk.seed, talk.sampling) == (5, 3, Sampling(1.0, 4, 1.0))
+    assert kind is Conversation or (talk.text, talk.lines) == (prompt, 2)
 
 
 # -- a terminal and a pipe -------------------------------------------------------------------------------------------

@@ -68,6 +68,16 @@ def test_train_lists_the_systems_and_how_to_see_every_setting():
     assert "{tiny,small,medium,large}" in shown
 
 
+def test_choices_are_shown_in_their_order():
+    for verb, shown in (
+        ("evaluate", "{train,valid,test,all}"), ("compare", "{tokens,seconds,parameters}"), ("compare", "{slurm,ray}"),
+        ("train", "{tensorboard,mlflow}"),
+        ("generate", "{fp32,bf16,int8}"), ("score", "{best,last,STEP}"), ("score", "{auto,cpu,cuda}"),
+        ("import", "{fp32,bf16}"), ("inspect", "{zero,mean,resampled}"), ("inspect", "{layers,heads}"),
+    ):  # fmt: skip
+        assert shown in "".join(page(verb).replace("│", "").split())
+
+
 def test_a_run_may_still_be_given_as_an_option():
     for verb in ("evaluate", "score", "generate", "translate", "classify", "chat", "resume", "inspect"):
         _, bound, _ = app.parse_args([verb, "--run", f"runs{os.sep}mine"], exit_on_error=False, print_error=False)

@@ -295,6 +295,18 @@ def test_a_file_is_checked_as_what_it_holds(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["files"]
 
 
+def test_a_download_that_its_publisher_changes_is_said_to_be_unverified(monkeypatch, capsys):
+    files = [SimpleNamespace(name="a.tsv", sha256=None), SimpleNamespace(name="b.tsv", sha256="0" * 64)]
+    monkeypatch.setattr("regard.corpora.downloads.CATALOGUE", {"both": SimpleNamespace(files=files)})
+    asked = []
+    monkeypatch.setattr("regard.corpora.fetch.fetch", lambda name, progress: asked.append(name) or "cache/both")
+    run(["data", "fetch", "both"])
+    said = capsys.readouterr().err.splitlines()
+    assert (asked, said[0], len(said)) == (["both"], "both is in cache/both", 2)
+    assert said[1].startswith("note: the publisher changes a.tsv from time to time")
+    assert said[1].endswith("its SHA-256 is recorded in a.tsv.sha256, and later downloads are checked against it")
+
+
 # -- a look inside ---------------------------------------------------------------------------------------------------
 
 

@@ -267,6 +267,13 @@ def test_a_file_is_inherited_if_it_says_so():
 # -- the resident process --------------------------------------------------------------------------------------------
 
 
+class Part:
+    """With the attributes that it is given."""
+
+    def __init__(self, **named):
+        vars(self).update(named)
+
+
 @pytest.fixture
 def waiting(tmp_path):
     """A resident process that has not begun to serve."""
@@ -274,7 +281,7 @@ def waiting(tmp_path):
     path = tmp_path / "x.sock"
     path.touch()
     made._path, made._own, made._children, made._stamps = str(path), path.stat().st_ino, {}, {}
-    made._listener = SimpleNamespace(closed=0)
+    made._listener = Part(closed=0)
     made._listener.close = lambda: setattr(made._listener, "closed", made._listener.closed + 1)
     return made
 
@@ -378,3 +385,222 @@ def test_the_streams_are_opened_as_at_the_start_of_python(monkeypatch, capfd):
     assert capfd.readouterr() == ("data\n", "log\n")
     for stream in (sys.stdout, sys.stderr):
         stream.detach()
+
+
+def test_serving_watches_its_forks_answers_and_ends_with_its_session(waiting, monkeypatch, tmp_path):
+    class Over(Exception):
+        pass
+
+    def end():
+        raise Over
+
+    events, sessions, now = [], iter([True, False, *[True] * 9]), iter([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    waiting._idle, waiting._children = 5.0, {77: "a command"}
+    waiting._ended = Part(recv=lambda size: events.append("woken"))
+    waiting._listener.accept = lambda: ("a connection", None)
+    waiting._watch = lambda child: events.append(("watched", child))
+    waiting._answer = lambda connection: events.append(("answered", connection)) or True
+    waiting._reap, waiting._end = lambda: events.append("reaped"), end
+    ready = ["a command", waiting._ended, waiting._listener]
+    monkeypatch.setattr(resident_process, "_exists", lambda process: next(sessions))
+    monkeypatch.setattr(resident_process.select, "select", lambda *given: events.append(given[3]) or (ready, [], []))
+    with pytest.raises(Over):
+        waiting.serve()
+    assert events == [1.0, ("watched", 77), "woken", ("answered", "a connection"), "reaped"]
+    assert (waiting._listener.closed, (tmp_path / "x.sock").exists()) == (1, False)
+    events.clear()
+    waiting._idle, waiting._children, ready[:] = 0.5, {}, []
+    monkeypatch.setattr(resident_process.time, "monotonic", lambda: next(now))
+    with pytest.raises(Over):
+        waiting.serve()
+    assert events == [0.5, "reaped"] * 2  # after half a second without a command
+    waiting._answer = lambda connection: False  # a file has changed
+    ready[:] = [waiting._listener]
+    waiting._children = {77: "a command"}
+    with pytest.raises(Over):
+        waiting.serve()
+    assert events == [0.5, "reaped"] * 2 + [0.5]
+
+
+def test_a_process_that_ends_waits_for_its_forks(waiting, monkeypatch):
+    class Left(Exception):
+        pass
+
+    def leave(code):
+        raise Left(code)
+
+    waited = iter([(77, 0), (78, 1)])
+    waiting._children = {77: "one", 78: "other"}
+    waiting._ended_as = lambda child, status: waiting._children.pop(child)
+    monkeypatch.setattr(os, "waitpid", lambda child, how: next(waited))
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(Left, match="0"):
+        waiting._end()
+    assert waiting._children == {}
+
+
+@pytest.mark.parametrize(("ignored", "code"), [(False, 7), (True, 7)])
+def test_a_fork_takes_the_place_of_its_command_and_says_how_it_ended(pair, monkeypatch, ignored, code):
+    """All but the fork itself: its signals, its group, its files, and its exit code."""
+
+    class Left(Exception):
+        pass
+
+    def leave(status):
+        raise Left(status)
+
+    ours, theirs = pair
+    theirs.sendall(b"G")
+    asked = []
+    monkeypatch.setattr(signal, "set_wakeup_fd", lambda number: asked.append(("wakes", number)))
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN if ignored else None)
+    monkeypatch.setattr(signal, "signal", lambda *given: asked.append(given))
+    monkeypatch.setattr(os, "setpgid", lambda *given: asked.append(given))
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(resident_process, "_take_files", lambda command: ours)
+    monkeypatch.setattr(resident_process, "_run", lambda command: code)
+    with pytest.raises(Left, match="1"):
+        resident_process._become(_Command(ours, group=33))
+    default = [] if ignored else [(signal.SIGINT, signal.SIG_DFL)]  # as at the start of a process
+    assert asked == [("wakes", -1), (signal.SIGCHLD, signal.SIG_DFL), *default, (0, 33)]
+    said = theirs.recv(100)
+    assert said == b"S" + resident_process._number(os.getpid()) + resident_process._number(code)
+
+
+def test_a_signal_that_only_the_command_received_is_passed_on(pair, monkeypatch):
+    """What the system sends, such as a terminal's Ctrl-C, the fork receives as well."""
+
+    class Ended(Exception):
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    ours, theirs = pair
+    ours.settimeout(None)
+    came = iter([
+        (signal.SIGTERM, 0, b""), (signal.SIGIO, 0, b"      77"), (signal.SIGINT, 0x80, b""), (signal.SIGHUP, 0, b""),
+        (signal.SIGTERM, -6, b"       5"),
+    ])  # fmt: skip
+    killed, waited = [], []
+
+    def wait(signals):
+        assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGIO} == signals
+        number, code, answer = next(came)
+        theirs.sendall(answer)
+        return SimpleNamespace(si_signo=number, si_code=code)
+
+    def kill(child, number):
+        killed.append((child, number))
+        raise ProcessLookupError  # it has ended by now
+
+    monkeypatch.setattr(resident, "_end", end)
+    monkeypatch.setattr(signal, "sigwaitinfo", wait)
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *given: waited.append(given))
+    monkeypatch.setattr(os, "kill", kill)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        with pytest.raises(Ended, match="5"):
+            resident._wait(ours)
+    finally:
+        ours.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before[0])
+        signal.signal(signal.SIGIO, before[1])
+    assert killed == [(77, signal.SIGHUP), (77, signal.SIGTERM)]  # not the first: there was no fork yet
+    assert waited == [({signal.SIGIO}, resident.WAITED)] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "default"), [(-signal.SIGTERM, True), (-signal.SIGKILL, False), (-signal.SIGSTOP, False)]
+)
+def test_a_command_ends_by_the_signal_that_ended_its_fork(monkeypatch, code, default):
+    asked = []
+    monkeypatch.setattr(signal, "signal", lambda *given: asked.append(given))
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *given: asked.append(given))
+    monkeypatch.setattr(os, "kill", lambda *given: asked.append(given))
+    monkeypatch.setattr(os, "_exit", lambda status: asked.append(status))
+    resident._end(code)
+    handled = [(-code, signal.SIG_DFL)] if default else []  # the others cannot be caught
+    assert asked == [*handled, (signal.SIG_SETMASK, ()), (os.getpid(), -code), code]
+    asked.clear()
+    resident._end(3)
+    assert asked == [3]
+
+
+def test_a_resident_process_stamps_all_that_it_has_loaded_before_it_serves(monkeypatch, tmp_path):
+    (tmp_path / "package").mkdir()
+    for name in ("a.py", "b.toml", "c.pyc"):
+        (tmp_path / "package" / name).touch()
+    served, collected = [], []
+    monkeypatch.setattr(resident_process, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(resident_process, "_load", lambda: served.append("loaded"))
+    monkeypatch.setattr(resident_process.gc, "collect", lambda: collected.append("collect"))
+    monkeypatch.setattr(resident_process.gc, "freeze", lambda: collected.append("freeze"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        number = os.dup(listening.fileno())
+        monkeypatch.setattr(sys, "argv", ["x", "p.sock", str(number), "300.0", "one", "two"])
+        seen = []
+        monkeypatch.setattr(
+            resident_process, "_Resident", lambda *given: seen.append(given) or Part(serve=lambda: None)
+        )
+        resident_process.main()
+    ((path, listener, idle, stamps),) = seen
+    assert (path, listener.fileno(), idle, sys.path) == ("p.sock", number, 300.0, ["one", "two"])
+    listener.close()
+    names = {name for name in stamps if name.startswith(str(tmp_path))}
+    assert names == {str(tmp_path / "package" / name) for name in ("a.py", "b.toml")}
+    assert resident_process.__file__ in stamps
+    assert all(stamps)
+    assert (served, collected) == (["loaded"], ["collect", "freeze"])
+
+
+def test_a_resident_process_is_woken_when_a_fork_ends(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(signal, "set_wakeup_fd", lambda *given, **named: asked.append((given, named)))
+    monkeypatch.setattr(signal, "signal", lambda *given: asked.append(given[0]))
+    path = tmp_path / "x.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        made = _Resident(str(path), listening, 3.0, {})
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(str(path))
+        assert asked == [((made._wakes.fileno(),), {"warn_on_full_buffer": False}), signal.SIGCHLD]
+        assert (made._ended.getblocking(), made._wakes.getblocking()) == (False, False)
+        made._wakes.send(b"x")
+        assert made._ended.recv(9) == b"x"
+        assert made._own == path.stat().st_ino
+        for each in (made._ended, made._wakes):
+            each.close()
+
+
+def test_a_fork_is_made_for_each_command_and_holds_nothing_of_the_others(waiting, pair, monkeypatch):
+    class Became(Exception):
+        pass
+
+    def become(command):
+        raise Became
+
+    ours, theirs = pair
+    reading, writing = os.pipe()
+    monkeypatch.setattr(resident_process, "_receive", lambda command: command.files.append(reading))
+    monkeypatch.setattr(resident_process, "_become", become)
+    monkeypatch.setattr(os, "fork", lambda: 77)
+    assert waiting._answer(theirs) is True
+    assert (list(waiting._children), theirs.fileno(), waiting._listener.closed) == ([77], -1, 0)
+    held = waiting._children[77]
+    held.sendall(b"x")
+    assert (ours.recv(9), held.gettimeout()) == (b"x", None)  # the same connection, which waits
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(reading)
+    os.close(writing)
+    closed = []
+    waiting._ended, waiting._wakes = (Part(close=lambda name=name: closed.append(name)) for name in ("ended", "wakes"))
+    monkeypatch.setattr(resident_process, "_receive", lambda command: None)
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    one, other = socket.socketpair()
+    with one, pytest.raises(Became):
+        waiting._answer(other)
+    assert (closed, waiting._listener.closed, held.fileno()) == (["ended", "wakes"], 1, -1)
+    assert other.gettimeout() is None
+    other.close()

@@ -23,6 +23,7 @@ from regard.base.digests import DIGEST, read_with_digest, with_digest
 from regard.base.errors import RegardError, Stopped
 from regard.base.numbers import group_digits
 from regard.comparison import child, comparison, language_task, processes
+from regard.comparison import plan as plan_module
 from regard.comparison.language_task import LANGUAGE
 from regard.comparison.plan import Plan, check_free, make_plan, open_plan
 from regard.comparison.processes import read_result, run_all
@@ -225,6 +226,17 @@ def test_a_plan_that_was_tampered_with_is_refused(plan, change, said, monkeypatc
     path.write_text(json.dumps(with_digest(tree)), encoding="utf-8")
     with pytest.raises(RegardError, match=said):
         Plan.read(plan.folder)
+
+
+def test_names_of_runs_are_as_long_as_every_file_system_allows_and_differ_on_each():
+    where = Path("comparison.json")
+    plan_module._check_names(["lstm", "lstm-seed2", "a" * 200, "ü" * 100, "b_c"], where)
+    for name in ("a" * 201, "ü" * 100 + "a", "", "a/b", "..", "a b", "a\n"):
+        with pytest.raises(RegardError, match=r"which cannot be the name of a run: restore the file"):
+            plan_module._check_names(["lstm", name], where)
+    for one, other in (("lstm", "LSTM"), ("é", "e\u0301"), ("x²", "x2")):
+        with pytest.raises(RegardError, match=r"which cannot be|lists two runs with the same name"):
+            plan_module._check_names([one, other], where)
 
 
 def test_the_same_question_finds_its_plan_and_another_is_told_what_differs(text, plan):

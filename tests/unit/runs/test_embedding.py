@@ -47,8 +47,15 @@ def test_a_layer_can_be_named():
         assert embed_rows(model, [ROWS[0]], number, "last")[0] == pytest.approx(
             (state / state.norm()).numpy(), abs=1e-5
         )
-    with pytest.raises(RegardError, match="no states for layer 99"):
-        embed_rows(model, ROWS, 99, "mean")
+    count = len(parts)
+    for layer in (0, count + 1, 99):
+        with pytest.raises(RegardError, match=f"no states for layer {layer}; choose 1 to {count}"):
+            embed_rows(model, ROWS, layer, "mean")
+    translator = build(next(subject for subject in NEURAL if subject[0] == "transformer"))
+    with torch.no_grad():
+        layers = translator.explain_encode(torch.tensor([ROWS[0]]), torch.tensor([5]))[1]["layers"]
+    state = next(iter(layers.values()))["hidden"][0, :-1].mean(0)
+    assert embed_rows(translator, [ROWS[0]], 1, "mean")[0] == pytest.approx((state / state.norm()).numpy(), abs=1e-5)
 
 
 def test_an_n_gram_is_refused():

@@ -29,6 +29,8 @@ from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
 from regard.evaluation import bleu
 from regard.runs import data_lookup, dry_run, lists, prepare, resolve, resume, run_report, speed, tracking, train
+from regard.runs import load as load_module
+from regard.runs import run as run_module
 from regard.runs.ancestors import Ancestors, provenance, seen_in_training
 from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, is_whole_file, refuse_reading, with_data_found
@@ -36,10 +38,10 @@ from regard.runs.load import load_classifier, load_language_model, load_translat
 from regard.runs.recipe import Start, compose
 from regard.runs.resolve import CorpusFacts, describe_plan, is_small_file, small_corpus_defaults, validation_schedule
 from regard.runs.run_report import MEASURES, effort, finding
+from regard.runs.store import create, gallery, lock, remove
 from regard.runs.store import folder as run_folder
-from regard.runs.store import gallery, lock
 from regard.runs.store import list as run_list
-from regard.runs.store.facts import REPORT_MARK, is_report, parent_of, read_facts, read_note
+from regard.runs.store.facts import BEGUN, REPORT_MARK, is_report, parent_of, read_facts, read_note
 from regard.runs.store.folder import (
     MAY_CHANGE,
     MAY_MOVE,
@@ -58,14 +60,17 @@ from regard.runs.store.folder import (
 from regard.runs.store.history import History
 from regard.runs.store.list import compare_runs, describe, find_runs, list_runs, short_names, size_on_disk
 from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
+from regard.runs.tasks.language import evaluation as language_evaluation
 from regard.runs.tasks.language.evaluation import no_bits_per_character
 from regard.runs.tasks.task import find_task, task_of
-from regard.runs.tasks.translation import back_translation
+from regard.runs.tasks.translation import back_translation, evaluation
 from regard.runs.tasks.translation import data as translation_data
 from regard.runs.tasks.translation.search import one_beam
 from regard.runs.tracking import MLflow, scalars
 from regard.systems.catalogue import SYSTEMS
+from regard.systems.translator import BY_CORPUS
 from regard.text.corpus import open_corpus
+from regard.text.pairs import Pairs
 from regard.text.readers.sources import GivenLines
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, save_tensors, weights_digest
@@ -251,6 +256,9 @@ def test_several_processes_train_as_one_does(folder, capsys, monkeypatch):
     assert "The training loss is measured with dropout, the validation loss without" in said
     assert re.search(rf"best validation .* at step \d+; 768 tokens in .*; saved in {alone.folder}", said)
     assert begun == [True, True]
+    assert "short.txt: " in said
+    assert f": {group_digits(alone.parameters)} parameters, on cpu" in said
+    assert f"report: {alone.folder / 'report.html'}" in said
     for (name, one), (_, other) in zip(run.model.named_parameters(), alone.model.named_parameters(), strict=True):
         assert torch.equal(one, other), name
     facts = [read_facts(one.folder) for one in (run, alone)]
@@ -1037,7 +1045,9 @@ def test_a_prompt_that_ends_in_a_space_is_gone_on_with_a_token_that_begins_with_
             assert not run.opening(prompt, exact=exact).unfit
 
 
-def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_line_breaks(translator, monkeypatch):
+def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_line_breaks(
+    translator, monkeypatch, capsys
+):
     data = prepare.data_of(translator.folder, translator.recipe)
     name, count, size = data.corpus.name, len(data.train), data.tokenizers.target.vocabulary
     assert data.sentence == f"{name}: {count} training pairs, joint word vocabulary of {size}"
@@ -1067,7 +1077,9 @@ def test_pairs_are_told_by_their_number_and_vocabularies_and_validated_without_l
 
     monkeypatch.setattr(translation_data, "translate", translate)
     recipe = translator.recipe.replace(training={"select": "bleu"})
+    capsys.readouterr()
     found = data.validation(recipe, translator.model)(translator.model)
+    assert capsys.readouterr().err.startswith("BLEU's tokenizer: 13a")
     ((sources, how),) = asked
     breaks = forbidden_tokens(
         data.tokenizers.target, unseen_bytes(data.tokenizers.target, data.train.target), one_line=True
@@ -1157,6 +1169,266 @@ def test_an_evaluation_can_keep_the_loss_of_each_document(counted):
     assert facts["bits_per_character"] is None or facts["bits_per_character"] == pytest.approx(
         facts["nats_per_token"] * facts["tokens"] / math.log(2) / facts["characters"]
     )
+
+
+def test_the_code_of_ones_own_is_kept_with_the_run(translator, tmp_path, monkeypatch):
+    code = SimpleNamespace(file=Path("x/mine.py"), digest="abc", source=b"class Mine: ...\n")
+    monkeypatch.setattr(create, "is_own", lambda system: True)
+    monkeypatch.setattr(create, "in_use", lambda system: code)
+    (tmp_path / ".beginning").touch()
+    create.write_facts(tmp_path, translator.recipe, translator.model, {"name": "n"}, processes=3, seconds=2.5)
+    facts = read_facts(tmp_path)
+    assert facts["code"] == {"file": "mine.py", "sha256": "abc"}
+    assert (tmp_path / "mine.py").read_bytes() == code.source
+    assert (facts["processes"], facts["seconds"], facts["seed"], facts["corpus"]) == (3, 2.5, 1, {"name": "n"})
+    assert (facts["parameters"], facts["threads"], facts["files"]) == (translator.parameters, 1, {})
+    assert facts["recipe"] == json.loads(json.dumps(translator.recipe.tree()))
+    assert not (tmp_path / ".beginning").exists()  # now it is a run
+
+
+def test_a_run_of_ones_own_code_uses_the_original_or_its_copy_once_that_was_named(tmp_path, monkeypatch, capsys):
+    there = {"./mine.py:Mine": "new", f"{tmp_path}/mine.py:Mine": "old"}
+    named = set()
+
+    def locate(name):
+        return SimpleNamespace(digest=there[name], name=name)
+
+    monkeypatch.setattr(run_folder, "locate", locate)
+    monkeypatch.setattr(run_folder, "was_named", lambda digest, place: (digest, str(place)) in named)
+    monkeypatch.setattr(
+        run_folder, "trust_copy", lambda code, place: SimpleNamespace(name=f"copy of {place}: {code.name}")
+    )
+    monkeypatch.setattr(run_folder, "require_trusted", lambda code, folder: SimpleNamespace(name=f"asked {code.name}"))
+
+    def own(digest):
+        return run_folder.own_code("./mine.py:Mine", {"code": {"file": "mine.py", "sha256": digest}}, tmp_path)
+
+    assert own("new") == "asked ./mine.py:Mine"
+    assert own("old") == f"asked {tmp_path}/mine.py:Mine"
+    assert capsys.readouterr().err == ""
+    named.add(("old", "mine.py"))
+    assert own("old") == f"copy of mine.py: {tmp_path}/mine.py:Mine"
+    assert capsys.readouterr().err == (
+        f"note: ./mine.py is not the code that {tmp_path} was trained with; using the run's own copy, "
+        f"{tmp_path}/mine.py\n"
+    )
+
+
+def test_without_a_validation_the_last_weights_are_the_best_and_counts_are_both(counted, translator, tmp_path, capsys):
+    for weights in ("best", "last"):
+        found = read_weights(counted.folder, weights)
+        stored = load_tensors(counted.folder / "model.safetensors")[0]
+        assert all(torch.equal(found[name], stored[name]) for name in stored)
+    copy = shutil.copytree(translator.folder, tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    tensors, note = load_tensors(copy / "training.safetensors")
+    for best_step, told in ((0, True), (-1, True)):
+        note["progress"]["best_step"] = best_step
+        save_tensors(copy / "training.safetensors", tensors, note)
+        last = read_weights(copy, "last")
+        assert capsys.readouterr().err == ""
+        assert all(torch.equal(weight, last[name]) for name, weight in read_weights(copy).items())
+        assert ("has not been validated yet; using its last weights" in capsys.readouterr().err) == told
+    (copy / "training.safetensors").unlink()
+    with pytest.raises(RegardError, match="has no weights: its training never started; train it again"):
+        read_weights(copy)
+
+
+def test_the_mark_of_a_start_can_be_read_or_is_none(tmp_path, monkeypatch):
+    (tmp_path / ".beginning").write_text(BEGUN)
+    assert lock.was_begun(tmp_path)
+    remove.check_run(tmp_path)  # so it may be removed
+
+    def broken(path):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "read_bytes", broken)
+        assert not lock.was_begun(tmp_path)
+    (tmp_path / ".beginning").write_text("x" * len(BEGUN.encode()))
+    assert not lock.was_begun(tmp_path)
+    with monkeypatch.context() as windows:  # there a folder with an open file cannot be removed
+        windows.setattr(remove.sys, "platform", "win32")
+        windows.setattr("regard.base.locks._take", lambda handle: None)
+        with remove._held(tmp_path), open(tmp_path / ".lock"):
+            pass
+    (tmp_path / ".beginning").write_text(BEGUN)
+    assert remove.remove_run(tmp_path) == []
+    assert not tmp_path.exists()
+
+
+def test_a_model_with_more_numbers_than_can_be_counted_does_not_fit(monkeypatch):
+    def refuse(*given, **how):
+        raise RuntimeError("Storage size calculation overflowed")
+
+    monkeypatch.setattr(prepare, "build_model", refuse)
+    with pytest.raises(RegardError, match=r"This model has 9\.2e\+18 parameters, and training it takes 1\.4e\+11 GiB"):
+        prepare.check_room(compose("lstm", "tiny"), Tokenizers(Tokenizer.train(["abc"], "char")))
+
+
+def test_a_budget_for_few_steps_is_said_to_be_short(folder, monkeypatch, capsys):
+    (folder / "steps.txt").write_text("".join(f"line {n}\n" for n in range(200)))
+    for few, said in ((10**9, True), (0, False)):
+        monkeypatch.setattr(train, "FEW_STEPS", few)
+        how = {"training": {"threads": 1, "validations": 1}, "model": {"width": 8}, "data": {"tokenizer": "char"}}
+        run = folder / f"few{few}"
+        regard.train("rnn", data=str(folder / "steps.txt"), run=run, size="tiny", budget="0.05s", settings=how)
+        err = capsys.readouterr().err
+        assert (
+            bool(re.search(r"Only \d+ steps? fit into this budget: use a longer --budget to learn more", err)) == said
+        )
+
+
+def test_another_corpus_is_read_in_the_order_of_the_runs_own(translator, tmp_path):
+    other = copy.copy(translator)
+    other.recipe = translator.recipe.replace(data={"swap": True})
+    file = tmp_path / "two.tsv"
+    file.write_text("".join(f"a{n}\tb{n}\n" for n in range(60)))
+    for columns, first in (("", "b"), ("1,2", "a"), ("2,1", "b")):  # asked for in this order
+        sources = other.corpus(str(file), columns=columns).splits["train"].sources
+        assert {source[0] for source in sources} == {first}
+
+
+def test_alignment_errors_come_from_the_attention_while_references_are_read(translator, monkeypatch):
+    word = translator.source_tokenizer.tokens[-1]
+    target = translator.tokenizer.tokens[-1]
+    pairs = Pairs([f"{word} {word}"], [f"{target} {target}"], alignments=[{(0, 0, True), (1, 1, True)}])
+    assert evaluation.alignment_error(translator, pairs) == {}  # it has no attention
+    rows = len(translator.tokenizer.encode(pairs.targets[0])) + 1
+    columns = len(translator.source_tokenizer.encode(pairs.sources[0])) + 1
+    for matrix, links in ((np.eye(rows, columns), [(0, 0), (1, 1)]), (np.eye(rows, columns)[::-1], None)):
+        monkeypatch.setattr(
+            evaluation, "explain_hypotheses", lambda *given, matrix=matrix, **how: [SimpleNamespace(alignment=matrix)]
+        )
+        monkeypatch.setattr(evaluation, "alignment_error_rate", lambda gold, found: (gold, found))
+        gold, found = evaluation.alignment_error(translator, pairs)["alignment_error_rate"]
+        assert gold is pairs.alignments
+        assert links is None or found == [links]
+
+
+def test_pairs_are_served_in_recorded_shapes_on_a_gpu_unless_that_is_off(translator, monkeypatch):
+    data, asked = prepare.data_of(translator.folder, translator.recipe), []
+    monkeypatch.setattr(translation_data, "recordable", lambda model: model.recordable)
+    monkeypatch.setattr(
+        translation_data.ShapedPairBatches, "of", lambda batches, seconds: asked.append(seconds) or "shaped"
+    )
+    for device, recordable, training, seconds in (
+        ("cuda", True, {}, math.inf), ("cuda", True, {"budget": "9s"}, 9.0), ("cuda", True, {"capture": "off"}, None),
+        ("cuda", False, {}, None), ("cpu", True, {}, None),
+    ):  # fmt: skip
+        model = SimpleNamespace(device=torch.device(device), recordable=recordable, context=None)
+        made = data.batches(translator.recipe.replace(training=training), model)
+        assert (made == "shaped") == (seconds is not None)
+        assert asked == ([] if seconds is None else [seconds])
+        asked.clear()
+
+
+def test_texts_of_an_evaluation_have_their_sources_and_references(translator):
+    reading = {"data": None, "columns": "", "encoding": "utf-8"}
+    task, pairs = task_of(translator), translator.corpus().splits["valid"]
+    found = task.evaluate(translator, "valid", texts=True, beam=2, length_penalty=0.5, **reading)
+    assert found["texts"]["sources"] == tuple(pairs.sources)
+    assert found["texts"]["references"] == tuple(pairs.targets)
+    beam = regard.Beam(2, 0.5)
+    assert found["texts"]["translations"] == [one[0].text for one in translator.translations(pairs.sources, beam=beam)]
+    assert found["search"] == "beam 2, length penalty 0.5"
+    plain = task.evaluate(translator, "valid", by_length=True, **reading)
+    assert ("texts" in plain, "by_length" in plain, plain["search"]) == (False, True, "beam 5, length penalty 1")
+
+
+def test_an_n_gram_shows_its_counts_as_long_as_its_text_is_there(counted):
+    found = counted._counted()
+    assert found is not None
+    other = copy.copy(counted)
+    other.recipe = counted.recipe.replace(data={"corpus": "/nowhere/text.txt"})
+    assert other._counted() is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "closing", "ends", "stops"),
+    [("imported", 5, {5, 1}, ()), ("imported", 2, {1}, ("<end>",)), ("bpe", 5, {1}, ("<end>",))],
+)
+def test_an_answer_ends_at_its_symbol_or_before_its_words(counted, kind, closing, ends, stops):
+    run = copy.copy(counted)
+    run.tokenizer = SimpleNamespace(kind=kind, specials=(5,), eos=1, begin=0, encode_template=lambda text: [closing])
+    run.__dict__["template"] = SimpleNamespace(closing="<end>")
+    assert run.reply_ends() == (frozenset(ends), stops)
+    run.tokenizer.begin = 1  # where a line's end is also a text's
+    assert run.reply_ends() == ((frozenset(ends), stops) if not stops else (frozenset(), stops))
+
+
+def test_what_was_found_out_of_the_data_is_said_before_a_training(translator, counted, folder, capsys):
+    pairs = translator.recipe.data.corpus
+    long = " ".join(["word"] * 300)
+    (folder / "long.tsv").write_text(Path(pairs).read_text(encoding="utf-8") + f"{long}\tlong\n", encoding="utf-8")
+    by_corpus = {"model": {"dropout": BY_CORPUS}}
+    prepare.prepare(compose_recipe("transformer", data=str(folder / "long.tsv"), size="tiny", settings=by_corpus))
+    said = capsys.readouterr().err
+    for words in ("Drawn by hash: ", "Vocabulary: ", "train: ", "Dropout: ", "Training: "):
+        assert words in said
+    regard.train("ngram", data=counted.recipe.data.corpus, run=folder / "counted again")
+    said = capsys.readouterr().err
+    assert (
+        f"text.txt: {len(counted.tokenizer.encode_text([*counted.corpus().splits['train']])[0])} training tokens"
+        in said
+    )
+    assert "too few distinct counts" in said  # the model's own note
+    assert re.search(r"counted \d+ n-grams in .*; validation loss \d\.\d{4}; saved in .*counted again\n", said)
+    assert f"report: {folder / 'counted again' / 'report.html'}\n" in said
+
+
+def test_the_same_seed_draws_the_same_weights_and_another_others(counted):
+    def weights(seed):
+        settings = {"model": {"width": 8}, "training": {"threads": 1}, "data": {"tokenizer": "char"}}
+        data = counted.recipe.data.corpus
+        return prepare.prepare(compose_recipe("rnn", data=data, size="tiny", seed=seed, settings=settings)).model
+
+    one, same, other = (list(weights(seed).parameters()) for seed in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_loaded_model_evaluates_with_faster_code_on_its_device(translator, monkeypatch):
+    asked = []
+    monkeypatch.setattr(load_module, "get_ready", lambda device: asked.append(("ready", device.type)))
+    monkeypatch.setattr(load_module, "install", lambda model: asked.append(("installed", model.training)))
+    run = regard.load(translator.folder, device="cpu")
+    assert asked == [("ready", "cpu"), ("installed", True)]  # while the weights are read
+    assert not run.model.training
+    monkeypatch.setattr(run_module, "install", lambda model: asked.append(("again", model)))
+    run._engines = {1: 2}
+    assert run.to("cpu") is run
+    assert (asked[-1], run._engines) == (("again", run.model), {})
+
+
+def test_bars_reach_the_end_of_what_is_read(counted, translator, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def progress(title, total, unit=""):
+        done = []
+        yield SimpleNamespace(advance=lambda amount, note="": done.append(amount), reach=lambda *given: None)
+        shown.append((title, total, sum(done), unit))
+
+    for module in (language_evaluation, evaluation):
+        monkeypatch.setattr(module, "progress", progress)
+    facts = counted.evaluate("valid")
+    found = translator.evaluate("valid", beam=1)
+    tokens, sentences = facts["tokens"], found["sentences"]
+    assert shown == [
+        ("evaluating valid", tokens, tokens, " tokens"),
+        ("translating valid", sentences, sentences, " sentences"),
+    ]
+
+
+def test_a_training_is_refused_before_anything_is_read(translator, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "prepare", None)
+    recipe = compose("lstm", "tiny", {"data": {"corpus": str(tmp_path / "none.txt")}})
+    with pytest.raises(RegardError, match="already exists: `regard resume"):
+        train.train_recipe(recipe, translator.folder)
+    with pytest.raises(RegardError, match="track must be one of tensorboard, mlflow"):
+        train.train_recipe(recipe, tmp_path / "run", track="paper")
+    assert not (tmp_path / "run").exists()
 
 
 # -- the estimate ----------------------------------------------------------------------------------------------------

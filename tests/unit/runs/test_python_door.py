@@ -278,6 +278,7 @@ def test_a_run_on_a_list_goes_on_when_the_list_is_gone(folder, capsys):
     assert raised.traceback[-1].name == "stop"  # its own line, for who wrote it
     assert "The list of " in capsys.readouterr().err
     resumed = regard.resume(folder / "stopped")
+    assert re.search(rf"{folder / 'stopped'}: continuing from step [23]\n", capsys.readouterr().err)
     whole = regard.train("rnn", run=folder / "whole", **make)
     assert all(torch.equal(a, b) for a, b in zip(resumed.model.parameters(), whole.model.parameters(), strict=True))
 
@@ -361,6 +362,11 @@ def test_every_kind_of_run_shows_its_arithmetic(lstm, translator, classifier):
         calculation = run.calculation("The cat sees it.")
         for step, layer in ((0, None), (1, "encoder/0" if run is classifier else 0), (2, None)):
             assert run.work("The cat sees it.", step, layer).as_json() == calculation.at(step, layer).as_json()
+        trace = run.trace("The cat sees it.", top=2)
+        assert (trace.system, trace.run) == (run.recipe.system, run.folder.name)
+        assert {len(best) for best in trace.top} == {2}
+        assert bool(trace.beam) == (run is translator)
+    assert lstm.trace("The", beam=2, max_tokens=2).beam
     trace = translator.trace("The cat sees it.")
     assert translator.calculation("The cat sees it.", trace=trace).at(0).sections
 
