@@ -658,6 +658,22 @@ def test_a_text_and_a_list_of_a_request_have_their_lengths(key):
         assert [accepted(field, "a" * size) for size in (most, most + 1)] == [True, False]
 
 
+FILES = {"LabQuestion.only", "AboutRun.run", "OneRun.run", "OneName.name", "OneClaim.from_", "AboutCorpus.corpus",
+         "RunForm.data", "RunForm.from_", "ComparisonForm.data", "Upload.name", "Check.data", "Stop.run",
+         "Evaluation.run", "Evaluation.data", "Results.data", "Results.run", "Curves.run", "Since.since"}  # fmt: skip
+
+
+def test_only_what_names_a_file_may_have_a_name_that_no_text_can_have():
+    """A name whose bytes are not UTF-8 has halves of surrogate pairs in Python."""
+    found = set()
+    for kind, made in CLASSES.items():
+        for one in dataclasses.fields(made):
+            if one.name in vars(made).get("__annotations__", {}) and kind != "Fields":
+                if any(accepted(one.metadata["kind"], given) for given in ("a\udc80", ["a\udc80"])):
+                    found.add(f"{kind}.{one.name}")
+    assert found == FILES
+
+
 def test_a_knob_is_a_number_that_a_float_holds():
     for value, taken in ((1e300, True), (-1e300, True), (1.1e300, False), (-1.1e300, False), ("x", False)):
         assert accepted(reader("RunClaim", "knobs"), {"gain": value}) == taken
