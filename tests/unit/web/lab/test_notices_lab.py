@@ -953,7 +953,7 @@ def test_a_new_process_has_a_minute_more_to_answer(tmp_path, monkeypatch):
 def test_of_many_records_the_newest_two_hundred_are_kept(folder, monkeypatch):
     place = folder.keep("jobs")
     for number in range(205):
-        for ending in ("json", "log", "out", "stop"):
+        for ending in ("json", "log", "out", "stop") if number < 9 else ("json", "stop"):
             (place / f"{number:03x}.{ending}").write_text("{}")
     monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(
         Popen=lambda command, **how: SimpleNamespace(pid=1, poll=lambda: 0), DEVNULL=-3
@@ -961,6 +961,7 @@ def test_of_many_records_the_newest_two_hundred_are_kept(folder, monkeypatch):
     jobs.Jobs(folder).start("check", ["x"], title="t")
     assert len(list(place.glob("*.json"))) == 200
     assert {path.name.partition(".")[0] for path in place.glob("*.stop")} == {f"{n:03x}" for n in range(6, 205)}
+    assert len(list(place.glob("*.log"))) == len(list(place.glob("*.out"))) == 4  # three of before, and the new one
     assert jobs.MOST_LOG == 65536
     assert guarded_folder.MOST_BYTES == 1 << 24
 
