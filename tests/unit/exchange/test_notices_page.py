@@ -471,7 +471,7 @@ def test_free_sizes_are_found_and_bounded_by_the_context(runs):
     kinds |= {("source", "valid"): source, ("source", "keys_values"): source}
     assert axes == {path: kinds[tuple(part for part in path.split(".") if not part.isdigit())] for path in axes}
     sizes = {name: (one.min, one.max) for name, one in onnx_graphs.named_sizes(model).items()}
-    free = (1, onnx_graphs.MAX_COLUMNS)
+    free = (1, 1 << 20)
     assert sizes == {"rows": free, "sources": free, "columns": free, "source_columns": free, "past": (0, free[1])}
     assert onnx_graphs.named_sizes(runs("gpt").model)["columns"].max == 48
     bounded = SimpleNamespace(context=5, source_context=7)

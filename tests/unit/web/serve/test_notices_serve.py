@@ -626,6 +626,10 @@ def test_languages_and_settings_are_those_of_the_translators():
     assert models.settings(True)["language"] == {
         "source": {"code": "auto", "name": "Auto Detect"}, "target": {"code": "fr", "name": "French"},
     }  # fmt: skip
+    assert {key: value for key, value in models.settings(True).items() if key != "language"} == {
+        "apiKeys": True, "keyRequired": True, "charLimit": 20_000, "frontendTimeout": 500, "filesTranslation": False,
+        "supportedFilesFormat": [], "suggestions": False,
+    }  # fmt: skip
     two = Surely({"a": ("en", "fr"), "b": ("en", "de")}, {}).settings(False)
     assert two["language"]["source"]["code"] == "auto"
     alone = Surely({"a": ("en", "fr")}, {}).settings(False)
