@@ -447,8 +447,12 @@ def result(fault: Fault, tests: Mapping[str, float]) -> str:
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
             return "too long"
-        if not Path(source, "begun").exists() or process.exitcode == pytest.ExitCode.USAGE_ERROR:
-            return "not run"  # the process failed, or a test of that name is not there
+        if not Path(source, "begun").exists():
+            return "not run"  # the process failed
+        if process.exitcode == pytest.ExitCode.USAGE_ERROR and not all(
+            (ROOT / test.split("::")[0]).exists() for test in tests
+        ):
+            return "not run"  # else a conftest.py cannot be imported, which nobody can overlook
     return "survived" if process.exitcode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
 
 

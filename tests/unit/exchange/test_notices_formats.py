@@ -324,6 +324,23 @@ def test_greedy_texts_begin_with_half_a_line_and_end_within_the_context(monkeypa
     assert {(how["temperature"], how["lines"]) for _, how in asked} == {(0, 1)}
 
 
+@torch.no_grad()
+def test_translators_are_compared_on_sources_of_different_lengths_with_padding(runs):
+    run, asked = runs("transformer"), []
+
+    def theirs(*, input_ids, attention_mask, decoder_input_ids):
+        asked.append((input_ids, attention_mask, decoder_input_ids))
+        state = run.model.begin(input_ids, attention_mask.sum(1))
+        return SimpleNamespace(logits=run.model(decoder_input_ids, state)[0] + 0.5)
+
+    assert huggingface._translator_difference(run, theirs) == pytest.approx(0.5, abs=1e-6)
+    ((source, mask, target),) = asked
+    assert mask.tolist() == [[1] * n + [0] * (25 - n) for n in (25, 24, 23, 22)]
+    for row, drawn, n in zip(source.tolist(), token_rows(run, source=True), (25, 24, 23, 22)):
+        assert row == drawn[: n - 1] + [0] * (26 - n)  # the boundary, and then padding
+    assert target.tolist() == [[0, *row] for row in token_rows(run)]
+
+
 def test_gpt2_has_positions_where_there_are_none(runs):
     found = hf_gpt2.tensors_of(runs("gpt", position="none", tied=False).model)
     assert torch.equal(found["wpe.weight"], torch.zeros(48, 24))

@@ -111,19 +111,20 @@ class Browser:
 @pytest.mark.parametrize("system", ["gpt", "transformer", "classifier"])
 def test_a_page_is_asked_for_the_rows_and_texts_of_the_comparison(runs, system, tmp_path, monkeypatch):
     run = runs(system, **({"encoder": "dan", "width": 8} if system == "classifier" else {}))
-    browser = Browser(run)
+    browser, lines = Browser(run), parity.texts(run, 3)
     monkeypatch.setattr(page_file, "Chromium", browser)
+    monkeypatch.setattr(page_file, "texts", lambda run: lines)
     (tmp_path / "model.html").write_text("a page", encoding="utf-8")
     found = page_file.check(run, tmp_path / "model.html", embed="no")
-    lines, logs = parity.texts(run), [given for name, given in browser.asked if name == "logs"]
+    logs = [given for name, given in browser.asked if name == "logs"]
     assert (found.system, found.format, found.program) == (system, "page", "Chrome 1.0")
     assert found.compared == "log-probabilities"
     assert found.largest_difference == pytest.approx(0.75, abs=1e-6)  # of the third row
-    assert found.same_text == f"{len(lines)} of 8 answers"
+    assert found.same_text == "3 of 3 answers"
     assert [given["ids"] for given in logs] == [[0, *row[:-1]] for row in parity.token_rows(run, 3)]
     if system == "gpt":
         assert {given["source"] for given in logs} == {None}
-        assert [name for name, _ in browser.asked[3:]] == ["write"] * 8
+        assert [name for name, _ in browser.asked[3:]] == ["write"] * 3
         assert [given["text"] for _, given in browser.asked[3:]] == [" ".join(line.split(" ")[:3]) for line in lines]
         assert {(given["tokens"], given["temperature"]) for _, given in browser.asked[3:]} == {(24, 0)}
     else:
@@ -132,7 +133,7 @@ def test_a_page_is_asked_for_the_rows_and_texts_of_the_comparison(runs, system, 
         assert {given.get("beam") for _, given in browser.asked[3:]} == {1 if system == "transformer" else None}
     if system == "classifier":
         monkeypatch.setattr(page_file, "page_answer", lambda run, line, ask: "other")
-        assert page_file.check(run, tmp_path / "model.html").same_text == "0 of 8 answers"
+        assert page_file.check(run, tmp_path / "model.html").same_text == "0 of 3 answers"
 
 
 def test_what_another_page_includes_is_checked_as_the_page_in_it(runs, tmp_path, monkeypatch):
@@ -470,7 +471,7 @@ def test_free_sizes_are_found_and_bounded_by_the_context(runs):
     kinds |= {("source", "valid"): source, ("source", "keys_values"): source}
     assert axes == {path: kinds[tuple(part for part in path.split(".") if not part.isdigit())] for path in axes}
     sizes = {name: (one.min, one.max) for name, one in onnx_graphs.named_sizes(model).items()}
-    free = (1, onnx_graphs.MAX_COLUMNS)
+    free = (1, 1 << 20)
     assert sizes == {"rows": free, "sources": free, "columns": free, "source_columns": free, "past": (0, free[1])}
     assert onnx_graphs.named_sizes(runs("gpt").model)["columns"].max == 48
     bounded = SimpleNamespace(context=5, source_context=7)

@@ -126,6 +126,15 @@ def test_a_port_is_free_again_at_once_and_one_that_is_taken_keeps_nothing_open(m
         assert made[-1].fileno() == -1
 
 
+def test_of_a_names_addresses_that_of_the_older_protocol_is_taken(monkeypatch):
+    four = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+    six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0))
+    for found in ([six, four], [four, six], [four]):
+        monkeypatch.setattr(listening.socket, "getaddrinfo", lambda *words, found=found, **how: found)
+        with listen("localhost", 0) as bound:
+            assert bound.family == socket.AF_INET
+
+
 def test_a_cookie_that_nobody_can_read_shows_no_token():
     site = client(token=TOKEN)
     assert site.get("/", headers={"cookie": f"a@b=c; regard-8000={TOKEN}"}).status_code == 401

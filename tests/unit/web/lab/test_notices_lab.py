@@ -904,3 +904,67 @@ def test_who_closes_the_lab_is_told_what_goes_on(tmp_path, monkeypatch, capsys, 
     assert (closed, closing.await_count) == (["samples"], 3)
     told = capsys.readouterr().err
     assert told == (f"{said}; `regard lab {tmp_path / 'runs'}` shows them again\n" if said else "")
+
+
+def test_a_new_process_has_a_minute_more_to_answer(tmp_path, monkeypatch):
+    given, real = [], asyncio.timeout
+    monkeypatch.setattr(worker.asyncio, "timeout", lambda seconds: given.append(seconds) or real(None))
+    ended = []
+
+    class Pipe:
+        returncode = None
+
+        def __init__(self):
+            self.stdin = SimpleNamespace(write=lambda content: None, drain=self.nothing)
+            self.stdout = SimpleNamespace(readline=self.head, readexactly=self.body)
+
+        async def nothing(self):
+            pass
+
+        async def head(self):
+            return b'{"kind": "json", "bytes": 1}\n'
+
+        async def body(self, count):
+            return b"1"
+
+        def kill(self):
+            ended.append(self)
+
+        async def wait(self):
+            self.returncode = 0
+
+    class Quick(worker.LabWorker):
+        async def _start(self):
+            return Pipe()
+
+    async def life():
+        one = Quick(tmp_path, 1)
+        for seconds in (None, 30, 5):
+            await one.ask("a.b", {}, **({} if seconds is None else {"seconds": seconds}))
+        await one.close()
+        await one.close()
+        await one.ask("a.b", {}, seconds=7)
+
+    asyncio.run(life())
+    assert given == [120.0, 30, 5, 67.0]
+    assert len(ended) == 1
+
+
+def test_of_many_records_the_newest_two_hundred_are_kept(folder, monkeypatch):
+    place = folder.keep("jobs")
+    for number in range(205):
+        for ending in ("json", "log", "out", "stop") if number < 9 else ("json", "stop"):
+            (place / f"{number:03x}.{ending}").write_text("{}")
+    monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(
+        Popen=lambda command, **how: SimpleNamespace(pid=1, poll=lambda: 0), DEVNULL=-3
+    ))  # fmt: skip
+    jobs.Jobs(folder).start("check", ["x"], title="t")
+    assert len(list(place.glob("*.json"))) == 200
+    assert {path.name.partition(".")[0] for path in place.glob("*.stop")} == {f"{n:03x}" for n in range(6, 205)}
+    assert len(list(place.glob("*.log"))) == len(list(place.glob("*.out"))) == 4  # three of before, and the new one
+    assert jobs.MOST_LOG == 65536
+    assert guarded_folder.MOST_BYTES == 1 << 24
+
+
+def test_a_step_has_ten_choices(traced):
+    assert {len(step) for step in traced().top} == {10}

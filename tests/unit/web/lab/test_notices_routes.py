@@ -22,6 +22,7 @@ from regard.base.fields import WholeField
 from regard.learn.exercises.exercise_list import EXERCISES
 from regard.learn.exercises.grading_process import LIMIT
 from regard.learn.lectures.lecture_pages import CHAPTERS, lectures
+from regard.learn.lectures.mathematics import FORMULA, as_tree
 from regard.systems.catalogue import SYSTEMS
 from regard.web.lab import (
     live_curve,
@@ -431,6 +432,31 @@ def test_curves_come_with_their_runs_kinds_and_rows(lab):
     }  # fmt: skip
 
 
+def test_a_curve_has_at_most_two_thousand_points(lab, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "regard.web.lab.downsampling.in_buckets",
+        lambda x, y, width, log: asked.append((width, log)) or (x.astype(np.float32),) * 4,
+    )
+    for given in ({"width": 1999}, {"width": 2001, "log": "1"}, {}):
+        lab.client.get("/api/runs/curves", params={"run": "a", **given})
+    assert asked == [(1999, False)] * 2 + [(2000, True)] * 2 + [(600, False)] * 2
+
+
+def test_one_look_serves_all_who_ask_within_half_a_second(lab, monkeypatch):
+    now, looks = [100.0], []
+    monkeypatch.setattr("regard.web.lab.application.time", SimpleNamespace(monotonic=lambda: now[0]))
+    made = Lab(SimpleNamespace(runs=lambda: looks.append(now[0]) or ["r"]), SimpleNamespace(list=lambda: ["j"]), {})
+
+    async def life():
+        for after in (0.0, 0.25, 0.25, 0.25, 0.0):
+            now[0] += after
+            assert await made.look() == (["r"], ["j"])
+
+    asyncio.run(life())
+    assert looks == [100.0, 100.75]
+
+
 def test_one_run_is_told_with_its_newest_job(lab, monkeypatch):
     jobs = [JOB | {"id": "2", "run": "b"}, JOB | {"id": "1"}, JOB | {"id": "0"}]
     monkeypatch.setattr(Jobs, "list", lambda self: jobs)
@@ -524,6 +550,10 @@ def test_every_chapter_of_the_course_comes_whole(lab):
             for code in section["code"]:
                 assert code["lines"][code["at"] - code["first"]]
         assert not found["begin"].startswith("# ")
+        formulas = [*FORMULA.finditer(page.markdown)]
+        assert found["formulas"] == {
+            one[1] or one[2]: json.loads(json.dumps(as_tree(one[1] or one[2], block=bool(one[1])))) for one in formulas
+        }
     figures = [name for page in lectures() for entry in page.entries for name in entry.figures]
     answer = lab.client.get("/api/lectures/figure", params={"name": figures[0]})
     assert answer.headers["content-type"].startswith("image/svg+xml")
@@ -557,6 +587,8 @@ def test_a_line_that_is_too_long_is_left_out_and_one_that_just_fits_is_read(tmp_
     curve = lines(tmp_path / "long.jsonl", row * 5)
     assert (curve.rows, curve.damaged) == (3, 0)  # of a larger file the end is read
     assert lines(tmp_path / "whole.jsonl", row * 3).rows == 3
+    monkeypatch.setattr(live_curve, "MAX_METRICS", 3 * len(row))
+    assert [lines(tmp_path / f"{n}.jsonl", row * n).rows for n in (3, 4)] == [3, 2]  # then the first is not whole
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------
@@ -626,6 +658,23 @@ def test_a_text_and_a_list_of_a_request_have_their_lengths(key):
         assert [accepted(field, "a" * size) for size in (most, most + 1)] == [True, False]
 
 
+FILES = {"LabQuestion.only", "AboutRun.run", "OneRun.run", "OneName.name", "OneClaim.from_", "AboutCorpus.corpus",
+         "RunForm.data", "RunForm.from_", "ComparisonForm.data", "Upload.name", "Check.data", "Stop.run",
+         "Evaluation.run", "Evaluation.data", "Results.data", "Results.run", "Curves.run", "Since.since"}  # fmt: skip
+
+
+def test_only_what_names_a_file_may_have_a_name_that_no_text_can_have():
+    """A name whose bytes are not UTF-8 has halves of surrogate pairs in Python."""
+    found = {
+        f"{kind}.{one.name}"
+        for kind, made in CLASSES.items()
+        for one in dataclasses.fields(made)
+        if one.name in vars(made).get("__annotations__", {})
+        and any(accepted(one.metadata["kind"], given) for given in ("a\udc80", ["a\udc80"]))
+    }
+    assert found == FILES
+
+
 def test_a_knob_is_a_number_that_a_float_holds():
     for value, taken in ((1e300, True), (-1e300, True), (1.1e300, False), (-1.1e300, False), ("x", False)):
         assert accepted(reader("RunClaim", "knobs"), {"gain": value}) == taken
@@ -682,7 +731,8 @@ def test_the_token_is_optional_only_on_this_machine_and_unless_one_is_given(open
     assert plain["address"] == f"http://127.0.0.1:1/?token={plain['token']}"
     assert "Press Ctrl-C to close it; training continues." in plain["said"]
     assert "read-only" not in plain["said"]
-    assert (plain["host"], plain["body_limit"], plain["grace"]) == ("127.0.0.1", opening.BODY, opening.GRACE)
+    assert (plain["host"], plain["body_limit"], plain["grace"]) == ("127.0.0.1", 9 << 20, 1.0)
+    assert opening.PORT == 8117  # as the documentation says
     given = opened(token="0123456789abcdef")
     assert (given["token_optional"], given["address"]) == (False, "http://127.0.0.1:1/?token=0123456789abcdef")
     assert opened(host="0.0.0.0")["token_optional"] is False

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
+from safetensors.numpy import save_file
 
 import regard
 from regard import load
@@ -303,6 +304,22 @@ def test_common_words_are_words_and_of_few_also_letters(monkeypatch):
     assert (work_time.MOST_WORDS, work_time.NEIGHBOURS, work_time.MOST_FRAMES) == (160, 6, 24)
     monkeypatch.setattr(work_time, "MOST_WORDS", 2)
     assert common_words(SimpleNamespace(tokens=many)) == [2, 3]
+
+
+def test_a_snapshot_is_checked_before_it_is_opened_and_needs_word_vectors(tmp_path, monkeypatch):
+    save_file({"x": np.zeros(2, np.float32)}, tmp_path / "a.safetensors")
+    with pytest.raises(RegardError, match="This system has no word vectors"):
+        work_time._table(tmp_path / "a.safetensors")
+    save_file({"embedding.table.weight": np.full((2, 3), 0.5, np.float16)}, tmp_path / "b.safetensors")
+    found = work_time._table(tmp_path / "b.safetensors")
+    assert (found.dtype, found.tolist()) == (np.float64, [[0.5] * 3] * 2)
+
+    def strange(file):
+        raise RegardError(f"{file.name} is a pipe.")
+
+    monkeypatch.setattr(work_time, "check_tensor_file", strange)
+    with pytest.raises(RegardError, match=r"b\.safetensors is a pipe"):
+        work_time._table(tmp_path / "b.safetensors")
 
 
 def test_words_are_shown_from_two_on(folder, monkeypatch):

@@ -1,21 +1,26 @@
 """The server's bookkeeping: places, turns, signatures of runs, what a log line and an error say. No model is needed."""
 
 import asyncio
+import base64
 import io
 import json
 import os
 import threading
+from contextlib import contextmanager
 from itertools import pairwise
 from types import SimpleNamespace
 
 import jsonschema
+import numpy as np
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.testclient import TestClient
 
 from regard.base.errors import RegardError
 from regard.base.fields import FieldError, WholeField
-from regard.decoding.beam import Beam
+from regard.decoding.beam import BEAM, Beam
+from regard.decoding.constraints import Unwritable
 from regard.decoding.engine import Prompt
 from regard.decoding.growing_text import Until
 from regard.web.serve import (
@@ -435,7 +440,8 @@ def test_texts_and_lists_of_a_request_have_their_lengths():
     assert (requests.CHOICES, requests.STOPS, requests.LONGEST_STOP, requests.MAX_BIASES) == (128, 4, 256, 1024)
     assert (requests.MAX_INPUT, inputs_api.AT_ONCE, served_models.SHORT) == (200_000, 16, 2000)
     assert access_log.LONGEST_PATH == 200
-    assert (server_metrics.BOUNDS[0], server_metrics.BOUNDS[-1], server_metrics.GAPS[0]) == (0.005, 60.0, 0.0005)
+    assert (server_metrics.BOUNDS[0], server_metrics.BOUNDS[-1]) == (0.005, 60.0)
+    assert (server_metrics.GAPS[0], server_metrics.GAPS[-1]) == (0.0005, 2.5)
     for edges in (server_metrics.BOUNDS, server_metrics.GAPS, server_metrics.LENGTHS):
         assert all(1.6 <= above / below <= 4 for below, above in pairwise(edges))
     assert (server_metrics.LENGTHS[0], server_metrics.LENGTHS[-1]) == (1, 4**9)
@@ -619,6 +625,10 @@ def test_languages_and_settings_are_those_of_the_translators():
     ]  # fmt: skip
     assert models.settings(True)["language"] == {
         "source": {"code": "auto", "name": "Auto Detect"}, "target": {"code": "fr", "name": "French"},
+    }  # fmt: skip
+    assert {key: value for key, value in models.settings(True).items() if key != "language"} == {
+        "apiKeys": True, "keyRequired": True, "charLimit": 20_000, "frontendTimeout": 500, "filesTranslation": False,
+        "supportedFilesFormat": [], "suggestions": False,
     }  # fmt: skip
     two = Surely({"a": ("en", "fr"), "b": ("en", "de")}, {}).settings(False)
     assert two["language"]["source"]["code"] == "auto"
@@ -1307,3 +1317,309 @@ def test_a_long_request_is_read_in_pieces_and_has_one_place(monkeypatch):
     with pytest.raises(Full):
         asyncio.run(inputs._each(served, texts, len))
     assert served.inside == 2
+
+
+# -- what nobody says in a request -----------------------------------------------------------------------------------
+
+PLAIN = {
+    "CompletionRequest": ({"model": "m"}, {
+        "temperature": 1.0, "top_p": 1.0, "top_k": 0, "n": 1, "stop": (), "stream": False, "min_p": 0.0,
+        "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "prompt": "", "max_tokens": 16,
+        "best_of": 1, "echo": False, "logprobs": None, "suffix": None, "user": None,
+    }),
+    "EmbeddingRequest": ({"model": "m", "input": "a"}, {"encoding_format": "float", "layer": None, "pool": "mean"}),
+    "TokenizeRequest": ({"prompt": "a"}, {"add_special_tokens": True, "return_token_strs": False, "model": None}),
+    "TranslateRequest": (
+        {"q": "a", "source": "en", "target": "fr"}, {"format": "text", "alternatives": 0, "api_key": None}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_what_is_not_said_is_what_other_servers_take_it_for(kind):
+    given, plain = PLAIN[kind]
+    made = getattr(requests, kind).read(given)
+    assert {name: getattr(made, name) for name in plain} == plain
+    if kind == "CompletionRequest":
+        assert made.stream_options.include_usage is False
+        assert made.response_format.schema_asked is None
+        seeds = {requests.CompletionRequest.read(given).seed for _ in range(5)}
+        assert len(seeds) == 5
+        assert all(0 <= seed < 2**62 for seed in seeds)
+        assert max(requests.CompletionRequest.read(given).seed for _ in range(20)) > 2**50
+        assert requests.CompletionRequest.read(given | {"top_p": 0}).sampling.top_p == 1e-12
+
+
+@pytest.mark.parametrize(
+    ("field", "fits", "wrong"),
+    [
+        ("logit_bias", {str(n): 1 for n in range(1024)}, {str(n): 1 for n in range(1025)}),
+        ("logit_bias", {"5": 100, "6": -100}, {"5": 100.001}), ("logit_bias", {"0": 0}, {"x": 0}),
+        ("logit_bias", {}, []), ("suffix", "", "end"), ("suffix", "", True), ("prompt", [1, 2], [1, 2.0]),
+        ("structured_outputs", {"regex": "a" * 4096}, {"regex": "a" * 4097}),
+        ("structured_outputs", {"choice": ["a" * 4096]}, {"choice": ["a" * 4097]}),
+        ("structured_outputs", {"choice": ["a"] * 1000}, {"choice": ["a"] * 1001}),
+        ("structured_outputs", {"json": {}}, {"json": []}), ("response_format", {"type": "text"}, {"type": "xml"}),
+        ("stop", ["a" * 256], ["a" * 257]), ("stop", [], [""]), ("stream", True, 1), ("echo", False, "no"),
+    ],
+)  # fmt: skip
+def test_a_field_of_a_completion_ends_where_it_says(field, fits, wrong):
+    requests.CompletionRequest.read({"model": "m", field: fits})
+    with pytest.raises(FieldError):
+        requests.CompletionRequest.read({"model": "m", field: wrong})
+
+
+def test_a_failure_has_the_status_of_who_is_to_blame():
+    assert Failed("x").status == failure(RegardError("x")).status == failure(KeyError("x")).status == 500
+    assert failure(Unwritable("Nothing fits.")).status == 400
+    assert BadRequest("x").status == 400
+
+
+def test_workers_have_as_many_rows_as_their_device_can_use(monkeypatch):
+    def run(device):
+        model = SimpleNamespace(device=SimpleNamespace(type=device))
+        return SimpleNamespace(model=model, source_tokenizer=SimpleNamespace(json="json"))
+
+    monkeypatch.setattr(workers, "Tokenizer", SimpleNamespace(from_json=lambda json: f"made of {json}"))
+    assert [LanguageWorker(run(device)).rows for device in ("cpu", "mps", "cuda")] == [64, 64, 256]
+    assert LanguageWorker(run("cuda"), 7).rows == 7
+    assert [TranslationWorker(run(device)).most for device in ("cpu", "mps", "cuda")] == [64, 64, 512]
+    assert TranslationWorker(run("cpu")).source_tokenizer == "made of json"
+
+
+# -- translations and vectors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("alternatives", "width", "best"), [(0, 5, 1), (3, 5, 4), (4, 5, 5), (5, 6, 6), (9, 10, 10)])
+def test_a_search_is_as_wide_as_it_has_to_be(alternatives, width, best):
+    models = Surely(PAIRS, dict.fromkeys(PAIRS, (-0.1, 1.0)))
+    asked = TranslateRequest.read({"q": "x", "source": "en", "target": "fr", "alternatives": alternatives})
+    found = asyncio.run(models.translate(asked))
+    ((_, _, beam),) = models.asked
+    assert (beam.width, beam.n_best, beam.length_penalty) == (width, best, BEAM.length_penalty)
+    assert found["translatedText"] == "x/0"
+    assert found.get("alternatives", []) == [f"x/{rank}" for rank in range(1, best)]
+
+
+def test_a_sentence_with_fewer_ways_is_said_as_before_in_the_others():
+    class Some(Surely):
+        async def _search(self, served, sentences, beam):
+            found = await super()._search(served, sentences, beam)
+            return [ways if one.startswith("A") else ways[:1] for one, ways in zip(sentences, found)]
+
+    models = Some(PAIRS, dict.fromkeys(PAIRS, (-0.1, 1.0)))
+    asked = {"source": "en", "target": "fr", "alternatives": 2}
+    found = asyncio.run(models.translate(TranslateRequest.read({"q": ["Ape! Bee!", "Bee!"], **asked})))
+    assert found == {
+        "translatedText": ["Ape!/0 Bee!/0", "Bee!/0"],
+        "alternatives": [["Ape!/1 Bee!/0", "Ape!/2 Bee!/0"], []],
+    }
+    html = TranslateRequest.read({"q": "<b>Ape!</b> <i>Bee!</i>", "format": "html", **asked})
+    found = asyncio.run(models.translate(html))
+    assert found["translatedText"] == "<b>Ape!/0</b> <i>Bee!/0</i>"
+    assert found["alternatives"][0] == "<b>Ape!/1</b> <i>Bee!/0</i>"
+
+
+@pytest.mark.parametrize(("length", "fits"), [(5, True), (6, False)])
+def test_a_sentence_may_be_as_long_as_those_of_the_training(length, fits, monkeypatch):
+    worker = TranslationWorker.__new__(TranslationWorker)
+    worker.run = SimpleNamespace(recipe=SimpleNamespace(data=SimpleNamespace(longest=5)))
+    jobs = []
+
+    @contextmanager
+    def submitted(scheduler, worker, some):
+        jobs.extend(some)
+        for number, job in enumerate(some):
+            job.events.put_nowait(number)
+        yield
+
+    async def size(worker, sentence):
+        return length
+
+    served = SimpleNamespace(worker=worker, name="m", length=size, submitted=submitted)
+    models = Translations(SimpleNamespace(scheduler=None))
+    if fits:
+        assert asyncio.run(models._search(served, ["a", "b"], "beam")) == [0, 1]
+        assert [(job.sentence, job.beam) for job in jobs] == [("a", "beam"), ("b", "beam")]
+    else:
+        with pytest.raises(FieldError, match="A sentence has 6 tokens, but m was trained on at most 5") as error:
+            asyncio.run(models._search(served, ["a"], "beam"))
+        assert error.value.field == "q"
+
+
+def reading(texts, context=8, labels=None, language=True):
+    """An endpoint of texts that are read; each vector is the length of its text."""
+    kind = LanguageWorker if language else workers.ClassificationWorker
+    worker = kind.__new__(kind)
+    tokenizer = SimpleNamespace(encode=list)
+    worker.run = SimpleNamespace(
+        tokenizer=tokenizer, source_tokenizer=None, model=SimpleNamespace(context=context), labels=labels or [],
+        embed=lambda some, layer, pool: np.array([[len(one), layer or 0, pool == "last"] for one in some], float),
+        labellings=lambda some: [
+            SimpleNamespace(top=lambda count, one=one: [("b", 0.75), ("a", 0.25)][:count] if one else [])
+            for one in some
+        ],
+    )  # fmt: skip
+    served = SimpleNamespace(worker=worker, inside=0, places=1, name="m", lock=threading.Lock())
+
+    async def call(work):
+        return work()
+
+    return inputs_api.Inputs(SimpleNamespace(by_name={"m": served}, scheduler=SimpleNamespace(call=call)))
+
+
+def test_vectors_come_with_their_numbers_as_floats_or_as_bytes():
+    inputs = reading(["ab", "c"])
+    asked = {"model": "m", "input": ["ab", "c"], "layer": 2, "pool": "last"}
+    found = asyncio.run(inputs.embed(requests.EmbeddingRequest.read(asked)))
+    assert found == {
+        "object": "list", "model": "m", "usage": {"prompt_tokens": 3, "total_tokens": 3},
+        "data": [{"object": "embedding", "index": 0, "embedding": [2.0, 2.0, 1.0]},
+                 {"object": "embedding", "index": 1, "embedding": [1.0, 2.0, 1.0]}],
+    }  # fmt: skip
+    packed = asyncio.run(inputs.embed(requests.EmbeddingRequest.read(asked | {"encoding_format": "base64"})))
+    assert np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4").tolist() == [2.0, 2.0, 1.0]
+    assert (
+        asyncio.run(inputs.embed(requests.EmbeddingRequest.read(asked | {"input": "a" * 7})))["usage"]["total_tokens"]
+        == 7
+    )
+    with pytest.raises(BadRequest, match="Text 2 has 9 tokens, but the model reads 8: cut it") as error:
+        asyncio.run(inputs.embed(requests.EmbeddingRequest.read(asked | {"input": ["a", "a" * 8]})))
+    assert error.value.field == "input"
+    with pytest.raises(BadRequest, match='There is no model "x" here; available: m') as error:
+        asyncio.run(inputs.embed(requests.EmbeddingRequest.read(asked | {"model": "x"})))
+    assert (error.value.status, error.value.code, error.value.field) == (404, "model_not_found", "model")
+
+
+def test_labels_come_most_probable_first_and_an_empty_text_is_named(monkeypatch):
+    inputs = reading(["ab", "c"], labels=["a", "b"], language=False)
+    monkeypatch.setattr(inputs_api, "time", SimpleNamespace(time=lambda: 12.9))
+    found = asyncio.run(inputs.classify(requests.ClassifyRequest.read({"model": "m", "input": ["x", "y"]})))
+    more = {"label": "b", "labels": ["b", "a"], "probs": [0.75, 0.25], "num_classes": 2}
+    assert found.pop("id").startswith("classify-")
+    assert found == {"object": "list", "created": 12, "model": "m", "data": [{"index": n, **more} for n in range(2)]}
+    with pytest.raises(BadRequest, match="Text 2 of input is empty: remove it"):
+        asyncio.run(inputs.classify(requests.ClassifyRequest.read({"model": "m", "input": ["x", ""]})))
+    with pytest.raises(BadRequest, match="available: none"):
+        asyncio.run(reading(["a"]).classify(requests.ClassifyRequest.read({"model": "m", "input": "x"})))
+
+
+@pytest.mark.parametrize("usage", [False, True])
+def test_the_event_of_a_piece_is_that_of_any_other_message(usage):
+    made = answer([choice(0, [1], [7])])
+    made.question.stream_options = SimpleNamespace(include_usage=usage)
+    one = made.choices[0]
+    for finish in (None, "stop"):
+        one.finish = finish
+        message = {**made._frame([one.as_json('é "x"')]), **({"usage": None} if usage else {})}
+        assert made._piece_event(one, 'é "x"') == completions_api.as_event(message)
+    assert completions_api.as_event({"a": "é"}) == 'data: {"a": "é"}\n\n'
+    assert made.id.startswith("cmpl-")
+
+
+# -- the whole server ------------------------------------------------------------------------------------------------
+
+ADDRESSES = {
+    "GET": ["/", "/docs", "/frontend/settings", "/health", "/languages", "/metrics", "/openapi.json",
+            "/static/colours.css", "/static/serve.css", "/static/serve.js", "/tokenizer_info",
+            "/v1/models", "/v1/models/{name}"],
+    "POST": ["/classify", "/detect", "/detokenize", "/tokenize", "/translate", "/v1/chat/completions",
+             "/v1/completions", "/v1/embeddings"],
+}  # fmt: skip
+
+
+def empty_server(token=None, alive=True):
+    stopped = []
+
+    async def stop():
+        stopped.append(True)
+
+    scheduler = SimpleNamespace(start=lambda: None, stop=stop, thread=SimpleNamespace(is_alive=lambda: alive))
+    models = SimpleNamespace(by_name={}, languages={}, language_models={}, scheduler=scheduler)
+    return TestClient(
+        api_server.application(models, host="127.0.0.1", token=token), base_url="http://127.0.0.1"
+    ), stopped
+
+
+def test_every_address_has_its_method_and_its_kind():
+    models = SimpleNamespace(by_name={}, languages={}, language_models={}, scheduler=None)
+    routes = api_server.Application(models, None).routes()
+    assert {
+        method: sorted(route.path for route in routes if method in route.methods) for method in ADDRESSES
+    } == ADDRESSES
+    client, stopped = empty_server()
+    with client:
+        kinds = {"/": "text/html", "/docs": "text/html", "/static/serve.css": "text/css",
+                 "/static/colours.css": "text/css", "/static/serve.js": "text/javascript",
+                 "/openapi.json": "application/json", "/metrics": "text/plain; version=0.0.4"}  # fmt: skip
+        for path, kind in kinds.items():
+            found = client.get(path)
+            assert (found.status_code, found.headers["content-type"].startswith(kind)) == (200, True), path
+        assert ":root" in client.get("/static/colours.css").text
+        assert client.get("/health").json() == {"status": "ok"}
+        assert client.get("/v1/models").json() == {"object": "list", "data": []}
+        assert client.get("/languages").json() == []
+        assert client.get("/v1/models/x").status_code == 404
+        assert client.get("/v1/completions").status_code == 405
+        missing = client.post("/v1/embeddings", json={"model": "m" * 300, "input": "a"})
+        assert missing.status_code == 404
+        assert stopped == []
+    assert stopped == [True]
+    dead, _ = empty_server(alive=False)
+    assert dead.get("/health").status_code == 500
+
+
+def test_a_token_is_taken_from_a_header_or_a_body_and_only_the_right_one():
+    token = "0123456789abcdef"
+    client, _ = empty_server(token)
+    asked = {"q": "a", "source": "en", "target": "fr"}
+    for more, status in (({}, 401), ({"api_key": "x"}, 401), ({"api_key": ""}, 401), ({"api_key": token}, 400)):
+        for path in ("/translate", "/detect"):
+            body = asked | more if path == "/translate" else {"q": "a"} | more
+            found = client.post(path, json=body)
+            assert found.status_code == status, (path, more)
+    assert client.post("/translate", json={"api_key": "x"}).json() == {
+        "error": "This server requires a token: send it as api_key."
+    }
+    assert client.get("/frontend/settings").json()["keyRequired"] is True
+    assert client.get("/v1/models").status_code == 401
+    shown = {"authorization": f"Bearer {token}"}
+    assert client.get("/v1/models", headers=shown).status_code == 200
+    assert client.post("/translate", json=asked, headers=shown).status_code == 400
+    assert empty_server()[0].post("/translate", json=asked).status_code == 400  # without one nobody is asked
+
+
+def test_the_document_names_each_operation_and_what_it_answers(told):
+    found = {path: next(iter(methods.values())) for path, methods in told["paths"].items()}
+    assert {path: one["operationId"] for path, one in found.items()} == {
+        "/v1/models": "listModels", "/v1/models/{name}": "getModel", "/v1/completions": "complete",
+        "/v1/chat/completions": "chat", "/v1/embeddings": "embed", "/classify": "classify", "/tokenize": "tokenize",
+        "/detokenize": "detokenize", "/tokenizer_info": "tokenizerInfo", "/translate": "translate", "/detect": "detect",
+        "/languages": "languages", "/frontend/settings": "settings", "/health": "health", "/metrics": "metrics",
+    }  # fmt: skip
+    schemas = {path: next(iter(one["responses"]["200"]["content"].values()))["schema"] for path, one in found.items()}
+    named = {path: schema["$ref"].rpartition("/")[2] for path, schema in schemas.items() if "$ref" in schema}
+    assert named == {
+        "/v1/models": "Models", "/v1/models/{name}": "Model", "/v1/completions": "Completion",
+        "/v1/chat/completions": "Chat", "/v1/embeddings": "Embeddings", "/classify": "Classified",
+        "/tokenize": "Tokenized", "/detokenize": "Detokenized", "/tokenizer_info": "TokenizerInfo",
+        "/translate": "Translated", "/health": "Health",
+    }  # fmt: skip
+    assert [schemas[path]["items"]["$ref"].rpartition("/")[2] for path in ("/detect", "/languages")] == [
+        "Detected",
+        "Language",
+    ]
+    bodies = {path: one["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+              for path, one in found.items() if "requestBody" in one}  # fmt: skip
+    assert bodies == {
+        "/v1/completions": "CompletionRequest", "/v1/chat/completions": "ChatRequest", "/classify": "ClassifyRequest",
+        "/v1/embeddings": "EmbeddingRequest", "/tokenize": "TokenizeRequest", "/detokenize": "DetokenizeRequest",
+        "/translate": "TranslateRequest", "/detect": "DetectRequest",
+    }  # fmt: skip
+    assert [one["name"] for one in found["/tokenizer_info"]["parameters"]] == ["model"]
+    assert found["/v1/models/{name}"]["parameters"][0]["required"] is True
+    for path, one in found.items():
+        error = "Error" if path.startswith("/v1/") else "Sentence"
+        for code, refused_ in one["responses"].items():
+            if code != "200":
+                assert refused_["content"]["application/json"]["schema"]["$ref"].endswith(f"/{error}")

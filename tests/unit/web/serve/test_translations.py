@@ -238,6 +238,7 @@ def test_markup_stays_byte_for_byte(kept):
         ("<p translate=no translate=yes>a</p>b", ["b"]), ("<i translate='no'/>a", []),
         ("<!a>b?>c", ["b?>c"]), ("<?a>b?>c", ["c"]), ("a<p", ["a"]), ("a<p>", ["a"]), ("&lt;b&gt; &amp;", ["<b> &"]),
         ("<div/>a", ["a"]), ("<i translate=no/>a", ["a"]),
+        ("<svg><![CDATA[x]]></svg>b", ["b"]), ("<svg><![CDATA[x>y]]></svg>b", []),
         ("<svg/>a", ["a"]), ("<svg><i translate=no/></svg>a", ["a"]),
     ],
 )  # fmt: skip
