@@ -602,6 +602,8 @@ def test_an_imported_tokenizer_has_as_many_tokens_as_the_table_of_its_model_has_
     padded = imported(vocabulary=258 + 4096)
     assert padded.vocabulary == 258 + 4096
     assert padded.tokens[258] == "<unused 258>"
+    assert padded.specials == (*range(256, 258 + 4096),)
+    assert padded.decode([*plain.encode("a"), 300]) == "a"
     assert imported(vocabulary=1 << 12).id_type == np.uint16
     for rows in (257, 258 + 4097):
         assert said(imported, vocabulary=rows) == (
@@ -625,6 +627,17 @@ def test_an_imported_tokenizer_has_tokens_of_at_most_4096_characters_and_names_t
         assert said(imported, engine, begin=258, vocabulary=259) == (
             f"has the boundary token {name!r}, whose name the tokenizers library cannot use"
         )
+
+
+def test_every_special_token_is_one_and_is_not_part_of_a_text():
+    engine = byte_engine()
+    engine.add_special_tokens(["<pad>"])
+    engine.add_tokens(["plain"])
+    tokenizer = imported(engine, vocabulary=260)
+    assert tokenizer.specials == (256, 257, 258)
+    assert tokenizer.decode([258, *tokenizer.encode("plain"), 258]) == "plain"
+    assert tokenizer.encode("plain") == [259]
+    assert tokenizer.unk is None
 
 
 def test_an_imported_tokenizer_is_used_unchanged():
