@@ -172,3 +172,21 @@ def test_a_window_shows_its_words_oldest_first():
     assert parts["window"].shape == (1, 3, 2, 2)
     assert parts["window"][0, 2].tolist() == [[2.0, 3.0], [4.0, 5.0]]
     assert torch.equal(parts["window"][0, 0, 0], layer.start)
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+@pytest.mark.parametrize("hypotheses", [1, 3])
+def test_the_parts_of_cross_attention_have_one_row_per_hypothesis(columns, hypotheses):
+    """As if each hypothesis had its source for itself; keys and values have one row per source."""
+    torch.manual_seed(0)
+    layer, memory = CrossAttention(D, 2).double(), torch.randn(2, 5, D).double()
+    x, valid = torch.randn(2 * hypotheses, columns, D).double(), torch.arange(5) < torch.tensor([[5], [3]])
+    found, parts = layer.explain(x, layer.remember(memory), valid)
+    each, own = (part.repeat_interleave(hypotheses, dim=0) for part in (memory, valid))
+    wanted, alone = layer.explain(x, layer.remember(each), own)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(layer(x, layer.remember(memory), valid), wanted)
+    for name, shape in (("query", (columns, D // 2)), ("scores", (columns, 5)), ("weights", (columns, 5))):
+        assert parts[name].shape == (2 * hypotheses, 2, *shape)
+        torch.testing.assert_close(parts[name], alone[name])
+    assert parts["keys"].shape == parts["values"].shape == (2, 2, 5, D // 2)
