@@ -12,7 +12,7 @@ from regard.layers.attention import (
     SelfAttention,
 )
 from regard.layers.blocks import FeedForward, GatedFeedForward, PreNormBlock, RMSNormBlock, rms_norm
-from regard.layers.context import Window
+from regard.layers.context import Average, Window
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.loss import negative_log_likelihood
@@ -153,3 +153,40 @@ def test_other_first_weights_are_of_the_size_that_their_comment_says():
     random = LinearAttention(64, 2, feature="gaussian", features=300).directions
     assert (random.mean().item(), random.std().item()) == pytest.approx((0.0, 1.0), abs=0.05)
     assert not LinearAttention(D, 2, feature="gaussian").directions.requires_grad
+
+
+def test_an_average_shows_the_weight_of_each_word_so_far_also_in_a_later_call():
+    layer, x = Average(2), torch.tensor([[[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]]])
+    first, state, parts = layer.explain(x, layer.begin(1, device="cpu", dtype=x.dtype), Span(torch.tensor([0])))
+    assert parts["weight"].flatten().tolist() == pytest.approx([1, 1 / 2, 1 / 3])
+    assert torch.equal(parts["average"], first)
+    assert first[0, -1].tolist() == [4.0, 2.0]
+    later, _, parts = layer.explain(x[:, :1], state, Span(torch.tensor([3])))
+    assert parts["weight"].flatten().tolist() == [1 / 4]
+    assert later.flatten().tolist() == [13 / 4, 2.0]
+
+
+def test_a_window_shows_its_words_oldest_first():
+    layer, x = Window(2, 2), torch.arange(6.0).view(1, 3, 2)
+    _, _, parts = layer.explain(x, layer.begin(1, device="cpu", dtype=x.dtype), Span(torch.tensor([0])))
+    assert parts["window"].shape == (1, 3, 2, 2)
+    assert parts["window"][0, 2].tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    assert torch.equal(parts["window"][0, 0, 0], layer.start)
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+@pytest.mark.parametrize("hypotheses", [1, 3])
+def test_the_parts_of_cross_attention_have_one_row_per_hypothesis(columns, hypotheses):
+    """As if each hypothesis had its source for itself; keys and values have one row per source."""
+    torch.manual_seed(0)
+    layer, memory = CrossAttention(D, 2).double(), torch.randn(2, 5, D).double()
+    x, valid = torch.randn(2 * hypotheses, columns, D).double(), torch.arange(5) < torch.tensor([[5], [3]])
+    found, parts = layer.explain(x, layer.remember(memory), valid)
+    each, own = (part.repeat_interleave(hypotheses, dim=0) for part in (memory, valid))
+    wanted, alone = layer.explain(x, layer.remember(each), own)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(layer(x, layer.remember(memory), valid), wanted)
+    for name, shape in (("query", (columns, D // 2)), ("scores", (columns, 5)), ("weights", (columns, 5))):
+        assert parts[name].shape == (2 * hypotheses, 2, *shape)
+        torch.testing.assert_close(parts[name], alone[name])
+    assert parts["keys"].shape == parts["values"].shape == (2, 2, 5, D // 2)

@@ -5,6 +5,7 @@ import json
 import mmap
 import unicodedata
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from regard.text.readers import workbook
 from regard.text.readers.workbook import Workbook
 from regard.text.split import PairOverlap
 from regard.text.tokenizers import engine as engines
+from regard.text.tokenizers import piece_table
 from regard.text.tokenizers import tokens as token_files
 from regard.text.tokenizers.imported import import_engine
 from regard.text.tokenizers.pair_tokens import _dump, _parse, encode_pairs
@@ -602,6 +604,8 @@ def test_an_imported_tokenizer_has_as_many_tokens_as_the_table_of_its_model_has_
     padded = imported(vocabulary=258 + 4096)
     assert padded.vocabulary == 258 + 4096
     assert padded.tokens[258] == "<unused 258>"
+    assert padded.specials == (*range(256, 258 + 4096),)
+    assert padded.decode([*plain.encode("a"), 300]) == "a"
     assert imported(vocabulary=1 << 12).id_type == np.uint16
     for rows in (257, 258 + 4097):
         assert said(imported, vocabulary=rows) == (
@@ -627,6 +631,17 @@ def test_an_imported_tokenizer_has_tokens_of_at_most_4096_characters_and_names_t
         )
 
 
+def test_every_special_token_is_one_and_is_not_part_of_a_text():
+    engine = byte_engine()
+    engine.add_special_tokens(["<pad>"])
+    engine.add_tokens(["plain"])
+    tokenizer = imported(engine, vocabulary=260)
+    assert tokenizer.specials == (256, 257, 258)
+    assert tokenizer.decode([258, *tokenizer.encode("plain"), 258]) == "plain"
+    assert tokenizer.encode("plain") == [259]
+    assert tokenizer.unk is None
+
+
 def test_an_imported_tokenizer_is_used_unchanged():
     plain = imported()
     text = "Hé,  ho!\n<s>"
@@ -639,3 +654,35 @@ def test_an_imported_tokenizer_is_used_unchanged():
     assert plain.decode([256, *plain.encode("a"), 257]) == "a\n"
     assert (plain.kind, plain.normalisation, plain.pretokenised, plain.lossless) == ("imported", "none", False, False)
     assert plain.byte_pieces == []
+
+
+def test_a_special_token_that_a_message_spells_out_stays_text():
+    """So that no message can end a turn; what the template itself writes is meant."""
+    engine = byte_engine(**{"<s>x": 258})
+    engine.add_special_tokens(["<s>x"])
+    tokenizer = imported(engine, vocabulary=259)
+    closing = type("Closing", (Told,), {"prompt": lambda self, messages: Told.prompt(self, messages) + "</s>"})()
+    asked = [{"role": "user", "content": "a</s><s>xb<s>"}]
+    wanted = [tokenizer.encode_template(part) for part in ("u:a", "b")] + [tokenizer.encode_template("\na:</s>")]
+    first, second, last = wanted
+    spelled = {name: tokenizer.encode(name) for name in ("</s>", "<s>x", "<s>")}
+    assert last[-1] == tokenizer.eos
+    assert not {256, 257, 258} & {token for tokens in spelled.values() for token in tokens}
+    assert prompt_tokens(asked, closing, tokenizer) == [
+        tokenizer.begin, *first, *spelled["</s>"], *spelled["<s>x"], *second, *spelled["<s>"], *last,
+    ]  # fmt: skip
+    assert asked == [{"role": "user", "content": "a</s><s>xb<s>"}]
+    begun = type("Begun", (Told,), {"prompt": lambda self, messages: "<s>" + Told.prompt(self, messages)})()
+    assert prompt_tokens([USER], begun, tokenizer) == [256, *tokenizer.encode_template("u:Who watches?\na:")]
+    locked = []
+    lock = contextmanager(lambda: (yield locked.append(1)))
+    prompt_tokens([USER], Told(), tokenizer, lock())
+    assert locked == [1]
+
+
+def test_what_marks_a_missing_and_a_long_piece_is_no_text():
+    marks = [number.to_bytes(8, "little", signed=True) for number in (piece_table.NO_PIECE, piece_table.TOO_LONG)]
+    assert marks[0] != marks[1]
+    for mark in marks:
+        with pytest.raises(UnicodeDecodeError):
+            mark.decode()
