@@ -3,6 +3,7 @@ and what the catalog says of each download."""
 
 import hashlib
 import io
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -31,6 +32,16 @@ def digest(pairs):
 def test_a_seed_of_the_phrasebook_writes_the_same_pairs_in_every_version():
     """Runs and the documentation name the phrasebook by its size alone. Words, links and order, also of long ones."""
     assert digest(make_pairs(1_000, seed=5, longest=40)) == "4886bf610e50"
+
+
+def test_the_lectures_pairs_differ_in_their_names_alone():
+    jack, jill = LECTURES[1:]
+    names = {"Jack": "Jill", "Jill": "Jack"}
+
+    def exchanged(sentence):
+        return re.sub("Jack|Jill", lambda name: names[name[0]], sentence)
+
+    assert jill == Pair(exchanged(jack.source), exchanged(jack.target), jack.alignment)
 
 
 def test_every_noun_has_adjectives():

@@ -315,6 +315,32 @@ def test_a_prompt_waits_for_an_eighth_of_the_rows_and_for_eight_launches_at_most
     assert waited == launches
 
 
+def test_a_batch_grows_to_twice_its_rows_or_to_all_that_wait(language):
+    for waiting, rows in ((1, 2), (2, 3), (9, 10), (40, 16)):
+        engine = Engine(language, eos=EOS, rows=16)
+        engine.submit([EOS], max_tokens=50)
+        engine.step()
+        assert engine.batch.writer.rows == 1
+        for number in range(waiting):
+            engine.submit([EOS], max_tokens=50, number=number)
+        engine.step()
+        assert engine.batch.writer.rows == rows
+
+
+def test_a_text_is_read_again_only_when_all_of_its_tokens_have_arrived(monkeypatch):
+    """On a GPU the last ones may still be on their way."""
+    engine, calls = Engine(attention(6), eos=EOS, rows=2), []
+    receive, make_room = engine._receive, engine._make_room
+    monkeypatch.setattr(engine, "_receive", lambda ahead: calls.append(ahead) or receive(ahead))
+    monkeypatch.setattr(engine, "_make_room", lambda *given: calls.append("room") or make_room(*given))
+    list(engine.texts([[EOS], [EOS, 3]], max_tokens=20))
+    assert calls.count("room") > 2
+    for place, call in enumerate(calls):
+        if call == "room":
+            assert calls[place - 1] == 0
+            assert calls[place - 2] != "room"
+
+
 def test_rows_that_are_free_are_those_that_no_other_text_takes(language):
     engine = Engine(language, eos=EOS, rows=3)
     assert engine.places == 3

@@ -53,7 +53,7 @@ class Circumstances(NounPhrases):
                 (COUNTRIES[country], name),
             ]
         inside = self.chance(0.5)
-        where = self.noun_phrase(room - 1, "2" if inside else "1", known=True, subject=True)
+        where = self.noun_phrase(room - 1, "2" if inside else "1", known=True)
         english = "to" if moving else "in" if inside else "at"
         return [(english, (key,)), *where.english], after("dans" if inside else "à", key, where.french)
 
@@ -65,7 +65,7 @@ class Circumstances(NounPhrases):
         if english in ("on", "under"):
             thing = self.definite(room, "u")
         else:
-            thing = self.noun_phrase(max(room, 2), self.pick("hu"), known=True, subject=True)
+            thing = self.noun_phrase(max(room, 2), self.pick("hu"), known=True)
         if preposition == "près de":
             return [(english, (key,)), *thing.english], [("près", (key,)), *after("de", key, thing.french)]
         return [(english, (key,)), *thing.english], [(preposition, (key,)), *thing.french]
