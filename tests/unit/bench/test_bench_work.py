@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 import gpt2_parity
 from regard.base.errors import RegardError
-from regard.bench import cpu_translators, fast_rows, turns
+from regard.bench import counting, cpu_translators, demo_systems, fast_rows, sizes, turns
 from regard.bench.all_benchmarks import BENCHES, NAMES, SERVE, USUAL, get_bench
 from regard.bench.contenders import BenchPlace, BenchRow, Contender, Cost
 from regard.bench.http_load import load
@@ -20,6 +21,7 @@ from regard.bench.machine import Machine
 from regard.bench.training_step import LEARNING
 from regard.bench.turns import take_turns
 from regard.fast import rows
+from regard.systems.catalogue import find
 from regard.systems.transformer import QUIET
 from regard.training.objective import to_device
 
@@ -136,6 +138,9 @@ def test_every_translation_has_exactly_the_tokens_asked_for_and_does_not_end_bef
             work()
             assert {len(tokens) for tokens in work.written} == {work.new}
             assert not any(0 in tokens[:-1] for tokens in work.written)
+            before = [list(tokens) for tokens in work.written]
+            work()
+            assert [list(tokens) for tokens in work.written] == before  # a search, and no draw
 
 
 def test_kenlm_scores_every_word_as_regard_does():
@@ -147,6 +152,44 @@ def test_kenlm_scores_every_word_as_regard_does():
         assert np.abs(found - np.array(kenlm.scores)).max() < 1e-4
     assert their_sums.sums == pytest.approx([sum(line) for line in their_lines.lines], rel=1e-5)
     assert sums.sums == [sum(line) for line in lines.lines]
+
+
+def test_a_line_of_counted_words_ends_with_a_sign_of_its_own():
+    words = counting.words()
+    assert (words.held_out == 0).sum() == len(words.lines)
+    assert words.held_out[-1] == words.counted[-1] == 0
+    assert (words.counted == 1).sum() == 0  # of the text that is counted every word is known
+    assert [*words.numbers.values()] == [*range(len(words.numbers))]
+
+
+def test_the_demos_rows_are_its_recipes_with_few_calls(monkeypatch):
+    training = SimpleNamespace(batch_tokens=512)
+    tokenizers = SimpleNamespace(target=SimpleNamespace(vocabulary=99))
+    ready = SimpleNamespace(recipe=SimpleNamespace(training=training), data=SimpleNamespace(tokenizers=tokenizers),
+                            model=SimpleNamespace(flops_per_token=3.0))  # fmt: skip
+    monkeypatch.setattr(demo_systems, "prepare", lambda recipe: ready)
+    for size, warm_up, calls in (("full", 10, 30), ("small", 10, 30), ("quick", 1, 1)):
+        made = demo_systems.rows(BenchPlace(torch.device("cpu"), size))
+        assert {(one.warm_up, one.calls, one.cost.operations) for one in made} == {(warm_up, calls, 3.0)}
+        assert made[0].work == "512 tokens a step, 99 words, fp32, one thread"
+
+
+def test_sizes_are_measured_on_real_text_where_it_is_here_and_quickly_on_little(monkeypatch, tmp_path):
+    monkeypatch.setattr(sizes, "prepare", lambda recipe: recipe)
+    lstm, transformer = find("lstm"), find("transformer")
+
+    def corpus(system, size):
+        return sizes.prepared(system, "tiny", BenchPlace(torch.device("cpu"), size), {"threads": 3})
+
+    assert corpus(lstm, "quick").data.corpus == "copy"
+    assert corpus(transformer, "quick").data.corpus == corpus(transformer, "small").data.corpus == "phrasebook"
+    for name in ("wikitext-2", "multi30k"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(sizes, "data_folders", lambda: [tmp_path])
+    assert (corpus(lstm, "small").data.corpus, corpus(transformer, "full").data.corpus) == ("wikitext-2", "multi30k")
+    assert corpus(lstm, "quick").data.corpus == "copy"
+    made = corpus(lstm, "small")
+    assert (made.size, made.training.device, made.training.threads) == ("tiny", "cpu", 3)
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------

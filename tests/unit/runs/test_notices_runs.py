@@ -57,7 +57,7 @@ from regard.runs.store.folder import (
     set_weights,
     unseen_bytes,
 )
-from regard.runs.store.history import History
+from regard.runs.store.history import History, read_metrics
 from regard.runs.store.list import compare_runs, describe, find_runs, list_runs, short_names, size_on_disk
 from regard.runs.store.lock import BEGINNING, check_free, claimed, free_folder, tidy
 from regard.runs.tasks.language import evaluation as language_evaluation
@@ -703,6 +703,23 @@ def test_a_completed_line_is_what_generate_writes_up_to_its_end(counted):
         list(counted.completions(prompts, rows=0))
 
 
+def test_choices_are_those_of_the_sampling_that_is_asked_for(counted):
+    plain, other = (
+        counted.choices("line 5 line", how, top=5) for how in (None, regard.Sampling(repetition_penalty=9.0))
+    )
+    assert [one.drawn for one in plain] != [one.drawn for one in other]
+    assert len(counted.choices("line", top=0)) == 0
+    with pytest.raises(RegardError, match="top must be at least 0, not -1"):
+        counted.choices("line", top=-1)
+
+
+def test_a_damaged_line_of_a_learning_curve_is_named(tmp_path, capsys):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (ROW, VALID)) + "{\n" + json.dumps(ROW) + "\n")
+    assert read_metrics(path) == [ROW, VALID, ROW]
+    assert capsys.readouterr().err == f"note: {path} is damaged on line 3; the remaining lines are shown\n"
+
+
 def test_counting_takes_no_longer_than_all_of_it(folder, counted):
     began = time.perf_counter()
     run = regard.train("ngram", data=counted.recipe.data.corpus, run=folder / "again")
@@ -1176,11 +1193,11 @@ def test_the_code_of_ones_own_is_kept_with_the_run(translator, tmp_path, monkeyp
     monkeypatch.setattr(create, "is_own", lambda system: True)
     monkeypatch.setattr(create, "in_use", lambda system: code)
     (tmp_path / ".beginning").touch()
-    create.write_facts(tmp_path, translator.recipe, translator.model, {"name": "n"}, processes=3, seconds=2.5)
+    create.write_facts(tmp_path, translator.recipe, translator.model, {"name": "n"}, processes=2, seconds=2.5)
     facts = read_facts(tmp_path)
     assert facts["code"] == {"file": "mine.py", "sha256": "abc"}
     assert (tmp_path / "mine.py").read_bytes() == code.source
-    assert (facts["processes"], facts["seconds"], facts["seed"], facts["corpus"]) == (3, 2.5, 1, {"name": "n"})
+    assert (facts["processes"], facts["seconds"], facts["seed"], facts["corpus"]) == (2, 2.5, 1, {"name": "n"})
     assert (facts["parameters"], facts["threads"], facts["files"]) == (translator.parameters, 1, {})
     assert facts["recipe"] == json.loads(json.dumps(translator.recipe.tree()))
     assert not (tmp_path / ".beginning").exists()  # now it is a run
@@ -1401,7 +1418,7 @@ def test_a_loaded_model_evaluates_with_faster_code_on_its_device(translator, mon
     assert (asked[-1], run._engines) == (("again", run.model), {})
 
 
-def test_bars_reach_the_end_of_what_is_read(counted, translator, monkeypatch):
+def test_bars_reach_the_end_of_what_is_read(counted, translator, monkeypatch, tmp_path):
     shown = []
 
     @contextmanager
@@ -1410,14 +1427,21 @@ def test_bars_reach_the_end_of_what_is_read(counted, translator, monkeypatch):
         yield SimpleNamespace(advance=lambda amount, note="": done.append(amount), reach=lambda *given: None)
         shown.append((title, total, sum(done), unit))
 
-    for module in (language_evaluation, evaluation):
+    for module in (language_evaluation, evaluation, back_translation):
         monkeypatch.setattr(module, "progress", progress)
     facts = counted.evaluate("valid")
     found = translator.evaluate("valid", beam=1)
     tokens, sentences = facts["tokens"], found["sentences"]
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mono.txt").write_text("eins\nzwei\ndrei\n")
+    own = SimpleNamespace(translations=lambda targets, **how: ([SimpleNamespace(text="x")] for _ in targets))
+    monkeypatch.setattr(back_translation, "load_translator", lambda folder, device: own)
+    data = {"monolingual": str(tmp_path / "mono.txt"), "translator": str(translator.folder)}
+    back_translation.back_translated(translator.recipe.replace(data=data), translator.corpus())
     assert shown == [
         ("evaluating valid", tokens, tokens, " tokens"),
         ("translating valid", sentences, sentences, " sentences"),
+        ("back-translating mono.txt", 3, 3, " lines"),
     ]
 
 

@@ -183,6 +183,13 @@ def test_one_way_to_say_how_to_search(translator):
         translator.translate(LINES[0], beam=regard.Beam(2), length_penalty=0.5)
 
 
+@pytest.mark.parametrize(("alignment", "attention"), [(True, False), (False, True), (True, True), (False, False)])
+def test_a_translation_has_the_links_and_the_attention_that_were_asked_for(translator, alignment, attention):
+    ((found, *_),) = translator.translations(LINES[:1], alignment=alignment, attention=attention)
+    assert (found.alignment is not None) == (alignment or attention)
+    assert (found.attention is not None) == attention
+
+
 def test_the_second_text_builds_no_engine(lstm, monkeypatch):
     lstm.to("cpu")
     lstm.generate("The", max_tokens=3, temperature=0.5)
