@@ -47,9 +47,8 @@ SETTINGS = {
     "training.learning_rate": "lr learningrate max_lr peak_lr",
     "training.batch_tokens": "batch_size batchsize max_tokens_per_batch per_device_train_batch_size train_batch_size",
     "training.accumulate": "gradient_accumulation_steps accum accum_count grad_accum update_freq",
-    "training.steps": (
-        "epochs num_epochs num_train_epochs max_epochs max_iters iterations max_steps train_steps updates max_update"
-    ),
+    "training.steps": "max_iters iterations max_steps train_steps updates max_update",
+    "training.epochs": "num_epochs num_train_epochs max_epochs",
     "training.warmup": "warmup_steps warmup_iters warmup_updates num_warmup_steps warmup_ratio",
     "training.weight_decay": "wd l2 weightdecay",
     "training.beta2": "adam_beta2 betas",

@@ -27,6 +27,7 @@ from regard.fast.table import noting, rows, without
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
 from regard.systems.catalogue import find, load_class
+from regard.systems.translator import BY_CORPUS
 from regard.text.batches.pair_batches import PairBatches
 from regard.text.batches.pair_shapes import ShapedPairBatches
 from regard.text.batches.text_batches import Streams
@@ -97,7 +98,7 @@ def language_training(system: str, **model: Any) -> Open:
 def pair_training(system: str, **model: Any) -> Open:
     def opened(place: BenchPlace) -> Workload:
         count, length, words = place.of(512, 32, 4), place.of(32, 16, 6), place.of(*SMALL)
-        settings = {"width": place.of(512, 128, 32)} | model
+        settings = {"width": place.of(512, 128, 32), "dropout": BY_CORPUS} | model
         training = LEARNING | {"batch_tokens": 2 * count * length}
         recipe = compose(system, None, {"model": settings, "training": training})
         pairs = PairBatches(translators.random_pairs(words, 8 * count, length), 2 * count * length, seed=1)

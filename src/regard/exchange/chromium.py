@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,8 @@ class Chromium:
             browser = cls(to_browser[1], from_browser[0])
             try:
                 yield browser
-                browser.call("Browser.close")
+                with suppress(RegardError, BrokenPipeError):  # it may exit before it answers
+                    browser.call("Browser.close")
             finally:
                 os.close(to_browser[1])
                 os.close(from_browser[0])

@@ -160,10 +160,8 @@ def train_recipe(
             said = f"{limit.amount:g} tokens is less than one step of {group_digits(tokens)} tokens"
             say(f"The budget of {said}; for a time, add the unit, as in {limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors, ready.data.chat_template)
-        trainer.save(wait=False)
-        trainer.files.after_checkpoint(
-            lambda: write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)
-        )
+        trainer.save()
+        write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)
         return continue_training(trainer, ready, callbacks, track, began)
 
 

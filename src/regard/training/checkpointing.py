@@ -142,10 +142,6 @@ class Checkpointer:
             self.writer.wait()
         self.clock.overhead("saving", began)
 
-    def after_checkpoint(self, job: Callable[[], None]) -> None:
-        """Does the job when the checkpoint is on the disk."""
-        self.writer.submit(COPIES[1], job)
-
     def restore(self) -> State | None:
         """Loads the checkpoint and removes metrics and weights written after it; returns the carried state."""
         tensors, note = load_tensors(self.folder / CHECKPOINT)

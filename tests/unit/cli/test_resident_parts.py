@@ -7,7 +7,9 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -30,12 +32,13 @@ def pair():
 
 
 @pytest.fixture
-def asked(monkeypatch, tmp_path):
-    """As in a terminal where REGARD_RESIDENT is set."""
+def asked(monkeypatch):
+    """As in a terminal where REGARD_RESIDENT is set. The folder's name is short: that of a socket is limited."""
     monkeypatch.setenv("REGARD_RESIDENT", "5")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(os, "getsid", lambda process: 1)
-    return tmp_path
+    with tempfile.TemporaryDirectory(prefix="regard-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder)
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

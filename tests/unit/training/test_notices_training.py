@@ -236,7 +236,7 @@ def test_every_setting_of_an_optimizer_reaches_it_and_the_average_and_the_object
     ]  # fmt: skip
     settings = training("transformer", label_smoothing=0.25, consistency=3.0, keep=2)
     model = load_class("transformer")(11, compose("transformer", "tiny", {"model": {"width": 16}}).model)
-    pairs = Trainer(model, None, None, settings, tmp_path)
+    pairs = Trainer(model, SimpleNamespace(steps_per_epoch=1), None, settings, tmp_path)
     assert (pairs.objective.smoothing, pairs.objective.consistency, pairs.files.keep) == (0.25, 3.0, 2)
 
 

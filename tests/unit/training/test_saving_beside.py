@@ -64,17 +64,6 @@ def test_the_files_are_those_that_are_written_at_once(tmp_path, monkeypatch, set
     assert found[0] == found[1]
 
 
-def test_what_follows_a_checkpoint_is_done_when_it_is_on_the_disk(tmp_path, disk):
-    """run.json, which makes a folder a run."""
-    one, found = ready(tmp_path), []
-    one.save(wait=False)
-    one.files.after_checkpoint(lambda: found.append([path.name for path in tmp_path.glob("*.safetensors")]))
-    assert not found  # and the training has begun
-    disk.may_write.set()
-    one.close()
-    assert found == [["training.safetensors"]]
-
-
 def test_what_is_saved_is_what_was_although_the_training_went_on(tmp_path, disk):
     one = ready(tmp_path)
     for _ in range(3):
