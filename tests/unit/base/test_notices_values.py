@@ -147,7 +147,7 @@ def test_a_near_name_comes_before_the_list_of_all():
     assert closest("Lstm", ["GRU", "LSTM"]) == ["LSTM"]
     assert did_you_mean("--k-v", ["section_of_much.k_v", "other"]) == ": did you mean section_of_much.k_v?"
     known = {"--training.steps": "optimizer steps", "--seed": ""}
-    assert did_you_mean("--epochs", known) == ": did you mean --training.steps (optimizer steps)?"
+    assert did_you_mean("--max-iters", known) == ": did you mean --training.steps (optimizer steps)?"
     assert did_you_mean("--random-seed", known) == ": did you mean --seed?"
     assert did_you_mean("--random-seed", list(known)) == ": did you mean --seed?"
     assert did_you_mean("max_tokens_per_batch", {"training.batch_tokens": "in a step"}) == (
